@@ -1,0 +1,53 @@
+# The commands of this repository. A fresh machine needs Python 3.11 or newer with pip and venv, and make.
+#
+#   make demo    make test    make PYTHON=python3.12 test
+#
+# .venv is made when there is none, and filled again only when pyproject.toml or constraints.txt has changed.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench lint format clean
+.DELETE_ON_ERROR:
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
+
+demo: $(STAMP)  ## build an index of real flights, predict with it, compare with a peer (a minute or two)
+	@echo "== demo: index, predict and evaluate on the flights that left New York in 2013"
+	@$(BIN)/python pipelines/demo.py
+
+test: $(STAMP)  ## every test but the measurements of speed
+	@echo "== test: pytest over tests/ (laws, peers, cases, system); warnings are errors"
+	@$(BIN)/python -m pytest $(ARGS)
+
+bench: $(STAMP)  ## the measurements of speed and memory (wants a quiet machine)
+	@echo "== bench: pytest over tests/speed"
+	@$(BIN)/python -m pytest -m speed -s tests/speed $(ARGS)
+
+lint: $(STAMP)  ## rules, format, types and import contracts
+	@echo "== lint: ruff check";          $(BIN)/ruff check .
+	@echo "== lint: ruff format --check"; $(BIN)/ruff format --check .
+	@echo "== lint: mypy --strict";       $(BIN)/mypy
+	@echo "== lint: import contracts";    $(BIN)/lint-imports
+
+format: $(STAMP)  ## repair what ruff can repair
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:  ## remove .venv, caches and what a demo or a build wrote
+	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Always with the constraints: without them pip may choose a newer torch, which brings gigabytes of GPU libraries.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "locdist needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; \
+	  exit 2; }
+	@test -x $(BIN)/python || { echo "== making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "== installing locdist and its tools into $(VENV) (about a minute)"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[dev,demo]'
+	@touch $@

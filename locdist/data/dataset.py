@@ -1,0 +1,223 @@
+"""A dataset: a source, and what its columns are for.
+
+The roles are checked against the footers when the dataset is made: a misspelled column, a type that cannot be
+a key, a file without the target are errors before any work.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from locdist.data.columns import is_category, is_class, number_remedy
+from locdist.data.schema import did_you_mean, is_number, is_text, is_vector, plain
+from locdist.data.source import Source, Span, source
+from locdist.errors import UsageError
+
+Columns = str | Sequence[str] | Mapping[str, float]
+Parts = tuple[tuple[str, float], ...]
+METRICS = ("l2", "cosine", "ip")
+SCALINGS = ("standard", "none")
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What columns are for.
+
+    Parameters
+    ----------
+    key : tuple of (str, float)
+        What is retrieved and weighed by: columns, each with a multiplier on top of the scaling.
+    features : tuple of (str, float)
+        What a local model is fitted on; empty when it is the key.
+    target : tuple of str
+        What is predicted.
+    weight, offset, id : str or None
+        How much a row counts (at least 0); what is added to the linear predictor; what a row is called
+        (integers or strings).
+    metric : {"l2", "cosine", "ip"}
+    scaling : {"standard", "none"} or None
+        None: standard for columns of numbers, none for columns of vectors.
+    """
+
+    key: Parts
+    features: Parts = ()
+    target: tuple[str, ...] = ()
+    weight: str | None = None
+    offset: str | None = None
+    id: str | None = None
+    metric: str = "l2"
+    scaling: str | None = None
+
+    def __post_init__(self) -> None:
+        _one_of("metric", self.metric, METRICS)
+        if self.scaling is not None:
+            _one_of("scaling", self.scaling, SCALINGS)
+        for role, parts in (("key", self.key), ("features", self.features)):
+            _check_parts(role, parts)
+        if not self.key:
+            raise UsageError(
+                "at least one column as the key",
+                "none",
+                "Name the columns that say how far two rows are apart.",
+            )
+
+    def parts(self, role: Literal["key", "features"]) -> Parts:
+        """The columns of the key, or of the features (which are the key where none are named)."""
+        return self.key if role == "key" else self.features or self.key
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Every column that has a role, once."""
+        single = (name for name in (self.weight, self.offset, self.id) if name is not None)
+        return tuple(dict.fromkeys([name for name, _ in self.key + self.features] + [*self.target, *single]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The roles as plain values."""
+        pairs = {"key": [list(part) for part in self.key], "features": [list(part) for part in self.features]}
+        return asdict(self) | pairs | {"target": list(self.target)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Roles":
+        """The inverse of `to_json`."""
+        key, features = (
+            tuple((name, float(multiplier)) for name, multiplier in data[role])
+            for role in ("key", "features")
+        )
+        single = (data[name] for name in ("weight", "offset", "id", "metric", "scaling"))
+        return Roles(key, features, tuple(data["target"]), *single)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A source with roles, checked against each other. Make one with `dataset`."""
+
+    source: Source
+    roles: Roles
+
+    def __post_init__(self) -> None:
+        self.source.check(self.roles.columns)
+        for role, allowed in _ALLOWED.items():
+            for name in _named(self.roles, role):
+                _check_type(role, name, self.source.schema.field(name).type, allowed)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the source."""
+        return self.source.rows
+
+    def read(
+        self, span: Span | None = None, keep: Sequence[str] = (), batch_rows: int | None = None
+    ) -> Iterator[pa.Table]:
+        """The rows of a span (all by default), with the columns that have a role and those to `keep`, in
+        tables of bounded size.
+        """
+        span = Span(0, self.rows) if span is None else span
+        names = list(dict.fromkeys([*self.roles.columns, *keep]))
+        return self.source.read(span.start, span.stop, names, batch_rows)
+
+
+def dataset(
+    data: Any,
+    *,
+    key: Columns,
+    features: Columns | None = None,
+    target: str | Sequence[str] | None = None,
+    weight: str | None = None,
+    offset: str | None = None,
+    id: str | None = None,
+    scaling: str | None = None,
+    metric: str = "l2",
+    bad_files: Literal["raise", "skip"] = "raise",
+) -> Dataset:
+    """Rows with roles.
+
+    Parameters
+    ----------
+    data : path, pattern, list of both, or data in memory
+        See `locdist.data.source.source`.
+    key, features : str, list of str, or mapping of str to float
+        Columns of numbers, of categories (strings, dictionaries) or of vectors; a mapping gives each a
+        multiplier.
+    target : str or list of str, optional
+    weight, offset, id : str, optional
+    scaling : {"standard", "none"}, optional
+    metric : {"l2", "cosine", "ip"}
+        See `Roles`.
+    bad_files : {"raise", "skip"}
+        What happens to a damaged file.
+
+    Raises
+    ------
+    UsageError
+        When a column does not exist or cannot have its role.
+    DataError
+        When files are missing, damaged or disagree.
+    """
+    names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
+    roles = Roles(_parts(key), _parts(features or ()), names, weight, offset, id, metric, scaling)
+    return Dataset(source(data, bad_files=bad_files), roles)
+
+
+def _parts(columns: Columns) -> Parts:
+    if isinstance(columns, str):
+        return ((columns, 1.0),)
+    if isinstance(columns, Mapping):
+        return tuple((name, float(multiplier)) for name, multiplier in columns.items())
+    return tuple((name, 1.0) for name in columns)
+
+
+def _check_parts(role: str, parts: Parts) -> None:
+    names = [name for name, _ in parts]
+    if len(set(names)) < len(names):
+        raise UsageError(
+            f"each column of the {role} once",
+            ", ".join(names),
+            "Give a column more weight with a multiplier.",
+        )
+    for name, multiplier in parts:
+        if not 0 < multiplier < float("inf"):
+            raise UsageError(
+                f"a positive multiplier for {name!r}",
+                f"{multiplier}",
+                f"Leave the column out of the {role} to ignore it.",
+            )
+
+
+def _one_of(name: str, given: str, known: Sequence[str]) -> None:
+    if given not in known:
+        raise UsageError(f"{name} as one of {', '.join(known)}", repr(given), did_you_mean(given, known))
+
+
+def _named(roles: Roles, role: str) -> tuple[str, ...]:
+    if role in ("key", "features"):
+        return tuple(name for name, _ in (roles.key if role == "key" else roles.features))
+    value = getattr(roles, role)
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)
+
+
+def _check_type(role: str, name: str, kind: pa.DataType, allowed: str) -> None:
+    if not _FITS[allowed](kind):
+        raise UsageError(
+            f"{allowed} in column {name!r}, the {role}", f"type {kind}", number_remedy(plain(kind))
+        )
+
+
+_FITS: dict[str, Callable[[pa.DataType], bool]] = {
+    "numbers, categories or vectors of numbers": lambda kind: (
+        is_number(kind) or is_vector(kind) or is_category(kind)
+    ),
+    "numbers or classes": lambda kind: is_number(kind) or is_class(kind),
+    "numbers": is_number,
+    "integers or strings": lambda kind: pt.is_integer(plain(kind)) or is_text(plain(kind)),
+}
+_ALLOWED = {
+    "key": "numbers, categories or vectors of numbers",
+    "features": "numbers, categories or vectors of numbers",
+    "target": "numbers or classes",
+    "weight": "numbers",
+    "offset": "numbers",
+    "id": "integers or strings",
+}

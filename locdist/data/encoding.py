@@ -1,0 +1,221 @@
+"""Rows as points: how the columns of a role become one matrix, fitted once and stored with the index.
+
+Columns are found by name, scaled with the same numbers everywhere, and the same encoding turns queries into
+points, so training and prediction cannot drift apart. Means and scales are rounded to 24 bits: their last
+bits depend on the order in which partitions were summed, and a stored encoding must not.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from locdist.data.blocks import UNSEEN_CATEGORY, ColumnEncoding, column_from_json, deviation, fit_column
+from locdist.data.dataset import Roles
+from locdist.data.profile import (
+    ZERO_VECTOR,
+    Profile,
+    kind_of,
+    scaling_of,
+)
+from locdist.data.schema import did_you_mean, plain, promote
+from locdist.errors import DataError
+
+__all__ = ["UNSEEN_CATEGORY", "ColumnEncoding", "Encoding", "Rejected", "spread_warning"]
+
+Matrix = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+_FLOAT32 = {"halffloat", "float", "int8", "uint8", "int16", "uint16"}  # what float32 holds exactly
+
+
+class Rejected(NamedTuple):
+    """Rows of a table that have a reason: the column, the reason, and the numbers of the rows int64 [r]."""
+
+    column: str
+    reason: str
+    rows: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """The columns of one role as a matrix.
+
+    Parameters
+    ----------
+    columns : tuple of ColumnEncoding
+    dtype : {"float32", "float64"}
+        float32 when all columns are vectors of numbers that float32 holds.
+    normalize : bool
+        Whether rows are brought to length 1, for the cosine metric.
+    role : str
+        "key" or "features", for messages.
+    """
+
+    columns: tuple[ColumnEncoding, ...]
+    dtype: str
+    normalize: bool = False
+    role: str = "key"
+
+    @staticmethod
+    def fit(profile: Profile, roles: Roles, role: Literal["key", "features"] = "key") -> "Encoding":
+        """The encoding of a role, from the profile of all the support.
+
+        Raises
+        ------
+        UsageError
+            When a category has too many values to be one.
+        DataError
+            When no row is good, so that there is nothing to fit.
+        """
+        if not profile.good:
+            reasons = (
+                ", ".join(f"{bad.count} {bad.reason} in {bad.column!r}" for bad in profile.bad) or "no rows"
+            )
+            raise DataError(
+                "at least one good row of the support", reasons, "Check the columns of the roles."
+            )
+        columns = tuple(
+            fit_column(profile.column(name), multiplier, roles.scaling)
+            for name, multiplier in roles.parts(role)
+        )
+        small = all(column.kind == "vector" and column.type in _FLOAT32 for column in columns)
+        return Encoding(
+            columns, "float32" if small else "float64", roles.metric == "cosine" and role == "key", role
+        )
+
+    @property
+    def width(self) -> int:
+        """Columns of the matrix."""
+        return sum(column.width for column in self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """A name for each column of the matrix."""
+        return tuple(name for column in self.columns for name in column.names)
+
+    def check(self, schema: pa.Schema) -> None:
+        """Refuse a schema whose rows cannot be encoded: before any work, from the footers.
+
+        Raises
+        ------
+        DataError
+            When a column is missing (with the closest name), of another kind, or of another width.
+        """
+        for column in self.columns:
+            index = schema.get_field_index(column.name)
+            if index < 0:
+                there = ", ".join(repr(name) for name in schema.names) or "no columns"
+                wanted = f"column {column.name!r} of the {self.role}"
+                raise DataError(wanted, f"the columns {there}", did_you_mean(column.name, schema.names))
+            _check_kind(column, schema.field(index).type, self.role)
+
+    def encode(self, table: pa.Table) -> tuple[Matrix, Flags, list[Rejected]]:
+        """The rows of a table as points.
+
+        Returns
+        -------
+        matrix : array [n, width] of `dtype`
+            C-contiguous, never the caller's memory; zero where the row is bad.
+        bad : bool [n]
+            Rows that are no points.
+        rejected : list of Rejected
+            Why. An unseen category is listed too, but its row is not bad: it is as far from every known
+            category.
+        """
+        self.check(table.schema)
+        values = np.empty((table.num_rows, self.width), self.dtype)
+        bad = np.zeros(table.num_rows, np.bool_)
+        rejected, begin = [], 0
+        for column in self.columns:
+            block = slice(begin, begin + column.width)
+            values[:, block], found = column.block(table.column(column.name), self.dtype)
+            rejected += _listed(column.name, found, bad)
+            begin += column.width
+        if self.normalize:
+            values, zero = _directions(values)
+            rejected += _listed(self.columns[0].name, [(ZERO_VECTOR, zero & ~bad)], bad)
+        values[bad] = 0
+        return values, bad, rejected
+
+    def unscale(self, coefficients: Matrix) -> Matrix:
+        """Coefficients, or their standard errors, in the user's units.
+
+        Parameters
+        ----------
+        coefficients : array [q, 1 + m, p]
+            The value at the query, which has the units of the target already, and the slopes by the columns
+            of the matrix.
+        """
+        slopes = np.concatenate([[1.0], *(column.slopes for column in self.columns)])
+        scaled: Matrix = np.asarray(coefficients) * slopes[:, None]
+        return scaled
+
+    def to_json(self) -> dict[str, Any]:
+        """The encoding as plain values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Encoding":
+        """The inverse of `to_json`, also after a round trip through text."""
+        columns = tuple(column_from_json(each) for each in data["columns"])
+        return Encoding(columns, data["dtype"], data["normalize"], data["role"])
+
+
+def spread_warning(profile: Profile, roles: Roles) -> str | None:
+    """One line when unscaled columns of the key differ in spread by more than 1,000, so that one decides all
+    neighbors.
+    """
+    spreads = {
+        name: multiplier * float(deviation(profile.column(name)).max(initial=0.0))
+        for name, multiplier in roles.key
+        if profile.column(name).kind != "category"
+        and scaling_of(roles.scaling, profile.column(name).kind) == "none"
+    }
+    positive = {name: spread for name, spread in spreads.items() if spread > 0}
+    wide, narrow = (pick(positive, key=positive.__getitem__, default="") for pick in (max, min))
+    ratio = positive[wide] / positive[narrow] if positive else 1.0
+    if ratio <= 1e3:
+        return None
+    return f"{wide!r} spreads {ratio:.0f} times as wide as {narrow!r}; scaling='standard' would level them"
+
+
+def _directions(values: Matrix) -> tuple[Matrix, Flags]:
+    """Rows of length 1, and which have no direction. By the largest value first: the square of 1e-30 is
+    nothing in float32.
+    """
+    points = values.astype(np.float64)
+    largest = np.abs(points).max(axis=1, initial=0.0)
+    zero = largest == 0
+    points /= np.where(zero, 1.0, largest)[:, None]
+    length = np.sqrt(np.einsum("ij,ij->i", points, points))
+    points /= np.where(zero, 1.0, length)[:, None]
+    return points.astype(values.dtype), zero
+
+
+def _listed(name: str, found: Sequence[tuple[str, Flags]], bad: Flags) -> list[Rejected]:
+    """The reasons that occur; marks their rows as bad unless the reason leaves a point."""
+    listed = [Rejected(name, reason, np.flatnonzero(flags)) for reason, flags in found if flags.any()]
+    for reason, _, rows in ((each.reason, each.column, each.rows) for each in listed):
+        if reason != UNSEEN_CATEGORY:
+            bad[rows] = True
+    return listed
+
+
+def _check_kind(column: ColumnEncoding, given: pa.DataType, role: str) -> None:
+    """Numbers may come in another precision and names in another layout, but a vector is not a number."""
+    wanted = f"column {column.name!r} of the {role} as {column.kind} of {column.type}"
+    fits = pa.types.is_null(given) or kind_of(given) == column.kind
+    if column.kind == "category":
+        fits = promote(plain(given), pa.type_for_alias(column.type)) is not None
+    width = plain(given).list_size if pa.types.is_fixed_size_list(plain(given)) else column.width
+    if not fits:
+        raise DataError(wanted, f"type {given}", "Write the queries with the types of the support.")
+    if column.kind == "vector" and width != column.width:
+        raise DataError(
+            f"{wanted}, with {column.width} numbers",
+            f"{width} numbers",
+            "Write the queries with the vectors of the support.",
+        )

@@ -1,0 +1,66 @@
+"""File systems by the root of an address, opened once in a process, and what their errors mean."""
+
+import contextlib
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from locdist.errors import DataError, MachineError, UsageError
+
+
+@contextlib.contextmanager
+def reported(place: str) -> Iterator[None]:
+    """Errors of the operating system and of object stores, with the place and the class of who has to act."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(
+            f"a file at {place}", "nothing there", "Check the path on every machine of the run."
+        ) from error
+    except pa.ArrowInvalid:
+        raise
+    except OSError as error:
+        raise MachineError(
+            f"access to {place}", f"{type(error).__name__}: {error}", "Check permissions, space and network."
+        ) from error
+
+
+@functools.lru_cache(maxsize=64)
+def open_root(root: str) -> tuple[Any, str]:
+    """The file system of an address and the path of its root, once in a process."""
+    with reported(root):
+        try:
+            system, path = pafs.FileSystem.from_uri(_one_upload(root))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            return _through_fsspec(root, error)
+        return system, str(path)
+
+
+def _through_fsspec(root: str, cause: Exception) -> tuple[Any, str]:
+    scheme = root.split("://")[0]
+    if "Unrecognized filesystem" not in str(cause) and not isinstance(cause, pa.ArrowNotImplementedError):
+        raise UsageError(
+            f"an address that {scheme} understands", f"{root} ({cause})", "Correct the address."
+        ) from cause
+    try:
+        import fsspec  # noqa: PLC0415  optional: pyarrow opens the common schemes by itself
+
+        system = fsspec.core.url_to_fs(root)[0]
+        return pafs.PyFileSystem(pafs.FSSpecHandler(system)), str(system._strip_protocol(root))
+    except (ImportError, ValueError) as error:
+        remedy = f"Install fsspec and its implementation of {scheme!r} on every machine of the run."
+        raise UsageError(
+            "a path, or an address of an installed file system", f"{root} ({error})", remedy
+        ) from error
+
+
+def _one_upload(root: str) -> str:
+    """S3 told to send a small file as one request, instead of a multipart upload of one part (three
+    requests).
+    """
+    if not root.startswith("s3://") or "allow_delayed_open" in root:
+        return root
+    return root + ("&" if "?" in root else "?") + "allow_delayed_open=true"

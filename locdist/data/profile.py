@@ -1,0 +1,319 @@
+"""What one pass over the support learns: counts, bad rows, moments, categories and classes.
+
+Every task profiles its own rows and the results are merged, in any order and grouping: counts, extremes and
+sets exactly, means and sums of squares by Chan's update, whose last bits depend on the order (`encoding`
+rounds them away).
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from locdist.data.columns import (
+    REASONS,
+    decoded,
+    inspect_numbers,
+    inspect_vectors,
+    is_category,
+    is_class,
+)
+from locdist.data.dataset import Dataset
+from locdist.data.moments import Distinct, Moments
+from locdist.data.schema import is_number, is_vector, plain
+from locdist.data.source import Span
+from locdist.errors import DataError
+
+MAX_CATEGORIES = 1_000
+MAX_CLASSES = 10_000
+MAX_EXAMPLES = 10
+ZERO_VECTOR = "zero vector"
+NEGATIVE = "negative"
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Example:
+    """A bad row: its number in the source, its file, its number in the file, and the value as text."""
+
+    row: int
+    file: str
+    file_row: int
+    value: str
+
+
+@dataclass(frozen=True)
+class BadRows:
+    """Rows that are bad in one column for one reason: how many, and the first ten."""
+
+    column: str
+    reason: str
+    count: int
+    examples: tuple[Example, ...]
+
+    def merge(self, other: "BadRows") -> "BadRows":
+        """The rows of both."""
+        first = sorted(self.examples + other.examples, key=lambda example: example.row)[:MAX_EXAMPLES]
+        return BadRows(self.column, self.reason, self.count + other.count, tuple(first))
+
+
+@dataclass(frozen=True)
+class ColumnProfile:
+    """What is known about one column over the good rows.
+
+    Parameters
+    ----------
+    name : str
+    kind : {"vector", "number", "category"}
+    type : str
+        Of its numbers or names, in Arrow's words (of the numbers inside the vectors).
+    moments : Moments
+        Of vectors and numbers.
+    categories, classes : Distinct or None
+        Names in the key or the features; values of a target that can be classes.
+    """
+
+    name: str
+    kind: str
+    type: str
+    moments: Moments
+    categories: Distinct | None = None
+    classes: Distinct | None = None
+
+    def merge(self, other: "ColumnProfile") -> "ColumnProfile":
+        """What is known from both."""
+        widths = len(self.moments.mean), len(other.moments.mean)
+        if all(widths) and widths[0] != widths[1]:
+            given = f"{min(widths)} in some and {max(widths)} in others"
+            raise DataError(
+                f"vectors of one length in column {self.name!r}", given, "Write all files with one length."
+            )
+        categories, classes = _merged(self.categories, other.categories), _merged(self.classes, other.classes)
+        return ColumnProfile(
+            self.name, self.kind, self.type, self.moments.merge(other.moments), categories, classes
+        )
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What one pass over rows learns.
+
+    Parameters
+    ----------
+    rows, good : int
+        All rows, and those that are bad in no column.
+    columns : tuple of ColumnProfile
+        Of every column with a role, in the order of the roles.
+    bad : tuple of BadRows
+        Sorted by column and reason. A row that is bad in two columns is counted in both.
+    """
+
+    rows: int
+    good: int
+    columns: tuple[ColumnProfile, ...]
+    bad: tuple[BadRows, ...]
+
+    @staticmethod
+    def of(table: pa.Table, dataset: Dataset, start: int = 0) -> "Profile":
+        """The profile of a table that holds rows of `dataset.source` from number `start` on."""
+        looks = [_look(table, name, dataset, start) for name in dataset.roles.columns]
+        if dataset.roles.metric == "cosine":
+            looks = _with_zero_vectors(looks, dataset)
+        good = np.ones(table.num_rows, np.bool_)
+        for look in looks:
+            good &= look.reasons == 0
+        columns = tuple(look.column_profile(table, dataset, good) for look in looks)
+        bad = [found for look in looks for found in look.bad_rows(table, dataset, start)]
+        return Profile(table.num_rows, int(good.sum()), columns, tuple(sorted(bad, key=_place)))
+
+    @staticmethod
+    def read(dataset: Dataset, span: Span | None = None) -> "Profile":
+        """The profile of the rows of a span (all by default), read once."""
+        start = 0 if span is None else span.start
+        empty = dataset.source.schema.empty_table().select(list(dataset.roles.columns))
+        whole = Profile.of(empty, dataset, start)
+        for table in dataset.read(span):
+            whole = whole.merge(Profile.of(table, dataset, start))
+            start += table.num_rows
+        return whole
+
+    def merge(self, other: "Profile") -> "Profile":
+        """The profile of the rows of both."""
+        columns = tuple(one.merge(two) for one, two in zip(self.columns, other.columns, strict=True))
+        bad: dict[tuple[str, str], BadRows] = {}
+        for found in self.bad + other.bad:
+            bad[_place(found)] = bad[_place(found)].merge(found) if _place(found) in bad else found
+        return Profile(
+            self.rows + other.rows, self.good + other.good, columns, tuple(sorted(bad.values(), key=_place))
+        )
+
+    def column(self, name: str) -> ColumnProfile:
+        """What is known about a column."""
+        return next(column for column in self.columns if column.name == name)
+
+    def to_json(self) -> dict[str, Any]:
+        """The profile as plain values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Profile":
+        """The inverse of `to_json`, also after a round trip through text."""
+        columns = tuple(_column_from(each) for each in data["columns"])
+        bad = tuple(
+            BadRows(
+                each["column"],
+                each["reason"],
+                each["count"],
+                tuple(Example(**one) for one in each["examples"]),
+            )
+            for each in data["bad"]
+        )
+        return Profile(data["rows"], data["good"], columns, bad)
+
+
+def kind_of(kind: pa.DataType) -> str:
+    """How a column of a type enters a matrix: "vector", "category" or "number"."""
+    return (
+        "vector" if is_vector(kind) else "category" if is_category(kind) or not is_number(kind) else "number"
+    )
+
+
+def number_type(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a column, or of the numbers inside its vectors."""
+    kind = plain(kind)
+    return plain(kind.value_type) if is_vector(kind) else kind
+
+
+@dataclass(frozen=True)
+class _Look:
+    """One column of one table: its numbers (None for names) and for each row a reason, 0 where it is good."""
+
+    name: str
+    kind: str
+    type: str
+    values: Floats | None
+    reasons: npt.NDArray[np.int8]
+
+    def column_profile(self, table: pa.Table, dataset: Dataset, good: Flags) -> ColumnProfile:
+        roles, column = dataset.roles, table.column(self.name)
+        moments = (
+            Moments() if self.values is None else Moments.of(self.values if good.all() else self.values[good])
+        )
+        keyed = self.kind == "category" and self.name in {name for name, _ in roles.key + roles.features}
+        voted = self.name in roles.target and is_class(column.type)
+        kept = column if good.all() else column.filter(pa.array(good))
+        categories = Distinct.of(kept, MAX_CATEGORIES) if keyed else None
+        return ColumnProfile(
+            self.name,
+            self.kind,
+            self.type,
+            moments,
+            categories,
+            Distinct.of(kept, MAX_CLASSES) if voted else None,
+        )
+
+    def bad_rows(self, table: pa.Table, dataset: Dataset, start: int) -> list[BadRows]:
+        found = []
+        for reason in np.unique(self.reasons[self.reasons != 0]).tolist():
+            rows = np.flatnonzero(self.reasons == reason)
+            first = tuple(
+                _example(table, self.name, row, dataset, start) for row in rows[:MAX_EXAMPLES].tolist()
+            )
+            found.append(BadRows(self.name, _REASONS[reason], len(rows), first))
+        return found
+
+
+_REASONS = (*REASONS, NEGATIVE, ZERO_VECTOR)
+
+
+def _look(table: pa.Table, name: str, dataset: Dataset, start: int) -> _Look:
+    column = table.column(name)
+    kind, inside = kind_of(column.type), str(number_type(column.type))
+    if kind == "category":
+        return _Look(name, kind, inside, None, pc.is_null(decoded(column)).to_numpy().astype(np.int8))
+    if kind == "vector":
+        try:
+            values, reasons = inspect_vectors(column, np.float64)
+        except DataError as error:
+            raise _placed(error, name, dataset, start) from error
+        return _Look(name, kind, inside, values, reasons)
+    scalars, reasons = inspect_numbers(column)
+    if name == dataset.roles.weight:
+        reasons[scalars < 0] = _REASONS.index(NEGATIVE)
+    return _Look(name, kind, inside, scalars[:, None], reasons)
+
+
+def _placed(error: DataError, name: str, dataset: Dataset, start: int) -> DataError:
+    file, row = dataset.source.locate(start)
+    return DataError(
+        f"{error.expected} in column {name!r}",
+        f"{error.given}, counted from row {row} of {file}",
+        error.remedy,
+    )
+
+
+def _with_zero_vectors(looks: list[_Look], dataset: Dataset) -> list[_Look]:
+    """Rows without a direction, where it is known before scaling: no column of the key is centred, and none
+    is a category.
+    """
+    names = [name for name, _ in dataset.roles.key]
+    key = [look for look in looks if look.name in names]
+    scaled = any(
+        look.values is None or scaling_of(dataset.roles.scaling, look.kind) != "none" for look in key
+    )
+    if scaled:
+        return looks
+    zero = functools.reduce(
+        np.logical_and, [~np.any(look.values, axis=1) & (look.reasons == 0) for look in key]
+    )
+    first = key[0]
+    reasons = np.where(zero, np.int8(_REASONS.index(ZERO_VECTOR)), first.reasons)
+    marked = _Look(first.name, first.kind, first.type, first.values, reasons)
+    return [marked if look is first else look for look in looks]
+
+
+def scaling_of(scaling: str | None, kind: str) -> str:
+    """The scaling of a column: as asked, or by its kind. Vectors come with a geometry of their own, numbers
+    with units.
+    """
+    return scaling or ("none" if kind == "vector" else "standard")
+
+
+def _example(table: pa.Table, name: str, row: int, dataset: Dataset, start: int) -> Example:
+    file, file_row = dataset.source.locate(start + row)
+    return Example(start + row, file, file_row, repr(table.column(name)[row].as_py())[:80])
+
+
+def _place(found: BadRows) -> tuple[str, str]:
+    return found.column, found.reason
+
+
+def _merged(one: Distinct | None, other: Distinct | None) -> Distinct | None:
+    return one.merge(other) if one is not None and other is not None else one or other
+
+
+def _column_from(data: Mapping[str, Any]) -> ColumnProfile:
+    told = data["moments"]
+    moments = Moments(told["count"], *(tuple(told[name]) for name in ("mean", "m2", "low", "high")))
+    return ColumnProfile(
+        data["name"],
+        data["kind"],
+        data["type"],
+        moments,
+        _distinct_from(data["categories"]),
+        _distinct_from(data["classes"]),
+    )
+
+
+def _distinct_from(data: Mapping[str, Any] | None) -> Distinct | None:
+    return (
+        None
+        if data is None
+        else Distinct(data["type"], tuple(data["values"]), data["limit"], data["overflow"])
+    )

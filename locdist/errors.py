@@ -1,0 +1,54 @@
+"""Every error that locdist raises on purpose.
+
+An error says what was expected, what was given and what to do; its class says who has to act, and with it the
+exit code of the command line. Anything else that escapes is a fault of locdist itself (exit code 1).
+"""
+
+
+class LocdistError(Exception):
+    """An error with a remedy.
+
+    Parameters
+    ----------
+    expected : str
+        What would have been right, as a noun phrase: "queries [q, 8] to match the keys".
+    given : str
+        What was found instead, with its name, place and value.
+    remedy : str
+        What to do about it, as a sentence.
+    """
+
+    exit_code = 1
+
+    def __init__(self, expected: str, given: str, remedy: str) -> None:
+        super().__init__(expected, given, remedy)
+        self.expected = expected
+        self.given = given
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"expected {self.expected}; got {self.given}. {self.remedy}"
+
+
+class UsageError(LocdistError, ValueError):
+    """Wrong use or configuration: raised at construction or planning, never inside a task."""
+
+    exit_code = 2
+
+
+class DataError(LocdistError, ValueError):
+    """The data is not what was promised: a file, a column or a value."""
+
+    exit_code = 3
+
+
+class MachineError(LocdistError, RuntimeError):
+    """A lost worker, a failed read, a lock held by another driver: the same command may succeed later."""
+
+    exit_code = 4
+
+
+class TooManyBadRows(DataError):
+    """More bad rows than `max_bad` allows; everything else was written."""
+
+    exit_code = 5

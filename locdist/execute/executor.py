@@ -1,0 +1,113 @@
+"""Running a job: attempts, resuming, stopping, stalls and events, written once for all executors.
+
+An executor only answers "do these calls, at most so many at a time, and say how each ended". It never
+retries: engines retry without telling, and then nobody knows how often a poisonous partition has killed a
+worker. Failed tasks are attempted again after all others, so one of them cannot keep the others from
+finishing.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+from locdist.errors import UsageError
+from locdist.execute.contract import Calls, Executor
+from locdist.execute.events import Listener
+from locdist.execute.loop import Loop, Stopped
+from locdist.execute.worker import Finished, attempted, perform
+from locdist.plan.plan import Job
+
+__all__ = ["Calls", "Executor", "Finished", "Stopped", "attempted", "perform", "run"]
+
+Report = TypeVar("Report")
+
+
+def run(
+    job: Job[Report],
+    executor: Executor,
+    *,
+    attempts: int = 3,
+    stall_after: float = 1800.0,
+    listener: Listener | None = None,
+    command: str = "",
+) -> Report:
+    """Run what is left of a job, and return its report; the caller holds the folder
+    (`plan.manifest.claimed`).
+
+    Parameters
+    ----------
+    job : Job
+    executor : Executor
+    attempts : int
+        Tries of a task before it is given up, >= 1. Only machine errors are tried again.
+    stall_after : float
+        Seconds without any task ending after which the run is given up.
+    listener : callable (Event) -> None, optional
+        `execute.progress.progress()`, a log, a test.
+    command : str
+        The command line that continues this run, for `status.json`.
+
+    Raises
+    ------
+    UsageError
+        A stage needs more than a worker has; or a task raised it.
+    DataError
+        A task found its data wrong. All other tasks are finished first.
+    MachineError
+        A task failed in all its attempts, or the run stalled. All other tasks are finished first.
+    Stopped
+        SIGINT or SIGTERM came. Tasks in flight are finished; a second signal abandons them. The folder can be
+        resumed.
+    """
+    if attempts < 1 or stall_after <= 0:
+        raise UsageError(
+            "attempts >= 1 and stall_after > 0", f"{attempts} and {stall_after}", "Correct the run."
+        )
+    loop = Loop(job.folder, executor, attempts, stall_after, listener or (lambda event: None), command)
+    with _signals(loop), _reported(loop):
+        records = loop.begin()
+        while (stage := job.next_stage(records)) is not None:
+            loop.stage(stage, records)
+        report = job.finish(records)
+    return report
+
+
+@contextmanager
+def _reported(loop: Loop) -> Iterator[None]:
+    """Leave a status that says how the run ended."""
+    try:
+        yield
+        loop.status("finished", exit_code=0)
+    except KeyboardInterrupt as error:
+        loop.status("stopped", exit_code=getattr(error, "exit_code", 130), message=str(error))
+        raise
+    except Exception as error:
+        loop.status("failed", exit_code=getattr(error, "exit_code", 1), message=str(error))
+        raise
+    finally:
+        loop.executor.close()
+
+
+@contextmanager
+def _signals(loop: Loop) -> Iterator[None]:
+    """The first SIGINT or SIGTERM stops handing out tasks, the second raises; only the main thread can
+    listen.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        if loop.signal:
+            raise Stopped(number)
+        loop.signal = number
+
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,167 @@
+"""Where the local executor does one task at a time: in a thread of this process, or in a process of its own.
+
+A process serves one seat, so its death costs one attempt of one task, and says which. It is spawned, never
+forked: a child forked after OpenMP has run hangs in its first parallel region. It watches its parent and ends
+with it, however the parent ends, and leaves Ctrl-C to it.
+"""
+
+import multiprocessing
+import os
+import pickle
+import signal
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import connection
+from typing import Any
+
+from locdist.errors import MachineError
+from locdist.execute.events import Failure
+from locdist.execute.threads import environment, limit_this_thread
+from locdist.execute.worker import Finished, attempted, failure_of
+from locdist.plan.plan import Attempt, Task
+
+_SPAWNING = threading.Lock()  # the environment belongs to the whole process
+
+
+class Seat(ABC):
+    """A place for one task at a time, served by one thread of the driver."""
+
+    @abstractmethod
+    def call(self, task: Task, attempt: Attempt) -> Finished:
+        """Do an attempt and wait for its end; failures are returned, not raised."""
+
+    def prepare(self) -> None:  # noqa: B027 - a thread needs none of these three
+        """Called by the driver before the first task; raises when there can be no task here."""
+
+    def enter(self) -> None:  # noqa: B027
+        """Called once by the thread that serves the seat."""
+
+    def close(self) -> None:  # noqa: B027
+        """Abandon what is in flight, if that is possible, and free the seat."""
+
+
+class ThreadSeat(Seat):
+    """A thread of this process; what is in flight cannot be abandoned, only left alone."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+
+    def enter(self) -> None:
+        limit_this_thread(self._threads)
+
+    def call(self, task: Task, attempt: Attempt) -> Finished:
+        return attempted(task, attempt)
+
+
+class ProcessSeat(Seat):
+    """A spawned process, kept for many tasks and replaced when it dies."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._process: Any = None
+        self._pipe: Any = None
+        self._ready = self._closed = False
+
+    def launch(self) -> None:
+        """Start the process if there is none, without waiting, so that several start at the same time."""
+        if self._process is not None and self._process.is_alive():
+            return
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True, name="locdist-worker")
+        with _SPAWNING, _with_environment(environment(self._threads)):
+            self._process.start()
+        theirs.close()
+        self._ready = False
+
+    def prepare(self) -> None:
+        self.launch()
+        try:
+            self._ready = self._ready or self._pipe.recv_bytes() == b"ready"
+        except (EOFError, ConnectionError):
+            raise MachineError(
+                "a worker process to start",
+                self._ended(),
+                "Its own message is above. Worker processes import the script that started the run: start it "
+                "below `if __name__ == '__main__':`, or use threads (the default).",
+            ) from None
+
+    def call(self, task: Task, attempt: Attempt) -> Finished:
+        try:
+            message = pickle.dumps((task, attempt))
+        except Exception as error:  # noqa: BLE001 - pickle raises what the object's own methods raise
+            cause = f"the task cannot be pickled: {error}; use functions of modules and frozen dataclasses"
+            return Finished(task, Failure("usage", cause), 0.0)
+        if self._closed:
+            return Finished(task, Failure("machine", "the run was abandoned"), 0.0)
+        try:
+            self.prepare()
+            self._pipe.send_bytes(message)
+            outcome, seconds = pickle.loads(self._pipe.recv_bytes())
+            return Finished(task, outcome, seconds)
+        except MachineError as error:
+            return Finished(task, failure_of(error), 0.0)
+        except (EOFError, OSError):
+            return Finished(task, Failure("machine", f"the worker process was lost: {self._ended()}"), 0.0)
+
+    def close(self) -> None:
+        self._closed = True  # the thread that serves us may still come with a task
+        if self._process is not None:
+            self._process.kill()  # whatever it writes is written under a temporary name
+            self._process.join()
+
+    def _ended(self) -> str:
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is None or code >= 0:
+            return f"it ended with exit code {code}"
+        often = ", often sent when memory runs out" if code == -signal.SIGKILL else ""
+        return f"it was ended by {signal.Signals(-code).name}{often}"
+
+
+def _serve(pipe: Any) -> None:
+    """The life of a worker process."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C goes to all processes of a terminal; the driver decides
+    threading.Thread(target=_end_with_parent, daemon=True, name="locdist-parent").start()
+    pipe.send_bytes(b"ready")
+    while True:
+        try:
+            message = pipe.recv_bytes()
+        except EOFError:
+            return
+        pipe.send_bytes(pickle.dumps(_answer(message)))
+
+
+def _answer(message: bytes) -> tuple[Any, float]:
+    try:
+        task, attempt = pickle.loads(message)
+    except Exception as error:  # noqa: BLE001 - a module that is missing here, a class that changed, ...
+        return failure_of(error), 0.0
+    finished = attempted(task, attempt)
+    return finished.outcome, finished.seconds
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextmanager
+def _with_environment(variables: dict[str, str]) -> Iterator[None]:
+    """Variables that a process sees that is started in the body."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -1,0 +1,55 @@
+"""How many threads FAISS, torch and BLAS use inside a task.
+
+Parallelism comes from workers; a library that starts threads of its own inside each of them slows all of them
+down, and on a busy machine small operations become a hundred times slower. What it takes to limit them, found
+by counting the threads that a fresh worker thread starts (torch 2.13, faiss-cpu 1.15, numpy 2.4, both orders
+of import):
+
+- Environment variables work only before the libraries are loaded: right for spawned processes, useless for
+  threads.
+- OpenMP's number is kept for each thread, and a new thread begins with the number of the environment,
+  whatever the driver had set. So `threadpoolctl` must be called in every worker thread; that is what limits
+  FAISS.
+- `threadpoolctl` alone does not hold torch: at its first parallel operation in a thread torch overwrites
+  OpenMP's number with its own, process-wide one if anybody ever called `torch.set_num_threads` (observed:
+  exp, matmul and Cholesky went back to two threads). And torch's MKL is linked statically, where
+  threadpoolctl does not see it. So torch's number is set too.
+- BLAS libraries (numpy's OpenBLAS) have one number for the process: set once around the run, and given back.
+
+What belongs to the process is restored when the run ends; what belongs to a worker thread ends with it.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from threadpoolctl import threadpool_limits
+
+VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Variables for a process that has not loaded any library yet."""
+    return {name: str(threads) for name in VARIABLES}
+
+
+@contextmanager
+def process_limited(threads: int) -> Iterator[None]:
+    """Limit what is process-wide while the body runs, and restore the caller's settings; called by the
+    driver.
+    """
+    torch = sys.modules.get("torch")  # nothing to limit when the job does not use it
+    before = torch.get_num_threads() if torch else 0
+    with threadpool_limits(threads, user_api="blas"):
+        try:
+            if torch:
+                torch.set_num_threads(threads)
+            yield
+        finally:
+            if torch:
+                torch.set_num_threads(before)
+
+
+def limit_this_thread(threads: int) -> None:
+    """Limit OpenMP, and with it FAISS, for the calling worker thread; less than a millisecond."""
+    threadpool_limits(threads, user_api="openmp")

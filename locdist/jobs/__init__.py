@@ -1,0 +1,1 @@
+"""THE JOBS: a file per verb."""

@@ -1,0 +1,49 @@
+"""How well a smoother fits its own support, from sums that tasks add up."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """How well a smoother fits its own support.
+
+    Parameters
+    ----------
+    n : int
+        Rows with a prediction and a target.
+    rss : float
+        Residual sum of squares; of leave-one-out residuals when rows are left out of their own neighbors.
+    r2 : float
+        1 − RSS / TSS.
+    sigma2 : float
+        RSS / n.
+    enp : float or None
+        Effective number of parameters, the trace of the hat matrix; None for leave-one-out.
+    aicc : float or None
+        n ln(RSS/n) + n ln(2π) + n (n + ENP) / (n − 2 − ENP) [Hurvich, Simonoff, Tsai 1998].
+    """
+
+    n: int
+    rss: float
+    r2: float
+    sigma2: float
+    enp: float | None = None
+    aicc: float | None = None
+
+    @staticmethod
+    def of(sums: Mapping[str, float]) -> "Diagnostics | None":
+        """From the sums of all tasks; None without a numeric target."""
+        if not sums.get("n"):
+            return None
+        n, rss = int(sums["n"]), sums["rss"]
+        total = sums["yy"] - sums["y"] ** 2 / n
+        told = Diagnostics(n, rss, 1 - rss / total if total > 0 else math.nan, rss / n)
+        if "trace" not in sums:
+            return told
+        enp = sums["trace"]
+        freedom = n - 2 - enp
+        defined = rss > 0 and freedom > 0
+        aicc = n * (math.log(rss / n) + math.log(2 * math.pi) + (n + enp) / freedom) if defined else None
+        return replace(told, enp=enp, aicc=aicc)

@@ -1,0 +1,168 @@
+"""What the tasks of `build_index` do: frozen functions, small enough to travel to any worker."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from locdist.data.columns import vectors
+from locdist.data.dataset import Dataset
+from locdist.data.profile import Profile
+from locdist.data.source import Span
+from locdist.data.store import Store
+from locdist.jobs.request import write_ipc
+from locdist.jobs.support import Recipe
+from locdist.plan.plan import Attempt, Task
+from locdist.plan.records import Record
+from locdist.search import build
+from locdist.search.generation import array
+from locdist.search.lists import Lists, train
+
+BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class ProfileRows:
+    """Profile a span of the support, and keep a seeded sample of about `wanted` of all its rows."""
+
+    support: Dataset
+    wanted: int
+    seed: int
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        """The record's data is the profile; the output holds the sampled rows as they came."""
+        start, stop = task.inputs
+        source, first = self.support.source, start
+        schema = pa.schema([source.schema.field(name) for name in self.support.roles.columns])
+        profile, kept = Profile.of(schema.empty_table(), self.support), [schema.empty_table()]
+        for table in self.support.read(Span(start, stop), batch_rows=BATCH_ROWS):
+            profile = profile.merge(Profile.of(table, self.support, first))
+            numbers = np.arange(first, first + table.num_rows)
+            kept.append(table.filter(pa.array(build.sampled(numbers, self.wanted, source.rows, self.seed))))
+            first += table.num_rows
+        with attempt.folder.writer(task.outputs[0]) as sink:
+            write_ipc(sink, _one_batch(pa.concat_tables(kept)))
+        return Record(
+            rows=profile.rows, bad_rows=profile.rows - profile.good, data={"profile": profile.to_json()}
+        )
+
+
+@dataclass(frozen=True)
+class TrainLists:
+    """Centroids of the lists, or the split points of an exact index, from the sample."""
+
+    recipe: Recipe
+    choice: build.Choice
+    seed: int
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        """The output is what `AssignRows` needs; the record's data is the search space."""
+        samples = [read_ipc(attempt.folder, name) for name in task.inputs]
+        stored = self.recipe.columns(pa.Table.from_batches(samples), 0)
+        keys = array(stored["key"])
+        center, scale = build.search_space(keys, self.choice)
+        if self.choice.codes == "exact":
+            trained = {"split": _quantiles(stored["tie"], self.choice.nlist)}
+        else:
+            points = ((keys - center) * scale).astype(np.float32)
+            trained = {"centroid": vectors(train(points, self.choice.nlist, self.seed))}
+        with attempt.folder.writer(task.outputs[0]) as sink:
+            write_ipc(sink, pa.RecordBatch.from_pydict(trained))
+        return Record(rows=len(keys), data={"center": center.tolist(), "scale": scale})
+
+
+@dataclass(frozen=True)
+class Space:
+    """Codes are (key − center) · scale; an exact index has none, and uses the center alone."""
+
+    center: tuple[float, ...]
+    scale: float
+
+    def codes(self, keys: NDArray[Any]) -> NDArray[np.float32]:
+        """Keys [n, d] as single-precision points of the search space."""
+        points = (keys.astype(np.float64) - np.asarray(self.center)) * self.scale
+        return np.ascontiguousarray(points, dtype=np.float32)
+
+
+@dataclass(frozen=True)
+class AssignRows:
+    """Encode a span of the support and write its rows sorted by list."""
+
+    support: Dataset
+    recipe: Recipe
+    choice: build.Choice
+    space: Space
+    trained: str
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        """Outputs: the run, and how many rows and what radius each list has in it."""
+        start, stop = task.inputs
+        trained = read_ipc(attempt.folder, self.trained)
+        parts = [pa.Table.from_pydict(stored) for stored in self._stored(start, stop)]
+        table = pa.concat_tables(parts).combine_chunks()
+        columns = {name: table.column(name).combine_chunks() for name in table.column_names}
+        lists, radii = self._homes(columns, trained)
+        run, counts = build.run(columns, lists, self.choice.nlist, radii)
+        for name, batch in zip(task.outputs, (run, counts), strict=True):
+            with attempt.folder.writer(name) as sink:
+                write_ipc(sink, batch)
+        return Record(rows=stop - start, bad_rows=stop - start - run.num_rows)
+
+    def _stored(self, start: int, stop: int) -> Iterator[dict[str, pa.Array]]:
+        names = self.support.roles.columns
+        empty = pa.schema([self.support.source.schema.field(name) for name in names]).empty_table()
+        yield self.recipe.columns(empty, start)
+        for table in self.support.read(Span(start, stop), batch_rows=BATCH_ROWS):
+            yield self.recipe.columns(table, start)
+            start += table.num_rows
+
+    def _homes(
+        self, columns: dict[str, pa.Array], trained: pa.RecordBatch
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32] | None]:
+        if self.choice.codes == "exact":
+            return build.split(columns["tie"], trained.column("split")), None
+        lists = Lists(array(trained.column("centroid")), (), self.choice.codes)
+        return build.home_lists(lists, self.space.codes(array(columns["key"])))
+
+
+@dataclass(frozen=True)
+class PackShard:
+    """Merge the lists [first, last) of all runs into one shard."""
+
+    runs: tuple[str, ...]
+    choice: build.Choice
+    space: Space
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        """The output is the shard."""
+        first, last = task.inputs
+        runs = [read_ipc(attempt.folder, name) for name in self.runs]
+        shard = build.pack(runs, first, last)
+        kind = {"fp16": np.float16, "flat": np.float32}.get(self.choice.codes)
+        keys = array(shard.column("key"))
+        if kind is not None and not (kind == np.float32 and keys.dtype == kind):
+            shard = shard.append_column("codes", vectors(self.space.codes(keys).astype(kind)))
+        with attempt.folder.writer(task.outputs[0]) as sink:
+            write_ipc(sink, shard)
+        return Record(rows=shard.num_rows, data={"lists": [first, last]})
+
+
+def read_ipc(folder: Store, name: str) -> pa.RecordBatch:
+    """The one batch of an Arrow file, mapped where it can be."""
+    with folder.open(name, mmap=True) as stream:
+        return pa.ipc.open_file(stream).get_batch(0)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)
+
+
+def _quantiles(ties: pa.Array, parts: int) -> pa.Array:
+    """The `parts` − 1 values that cut a sample into equal parts."""
+    ordered = ties.take(pc.sort_indices(ties))
+    return ordered.take(pa.array([len(ties) * cut // parts for cut in range(1, parts)], pa.int64()))

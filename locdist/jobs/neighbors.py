@@ -1,0 +1,91 @@
+"""`neighbors`: the kNN join itself, exactly once for every query."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+
+from locdist.errors import UsageError
+from locdist.execute.events import Listener
+from locdist.execute.executor import Executor
+from locdist.jobs.ask import Report, Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.present import id_distance
+from locdist.jobs.questions import STATUS, Ask, Block, statuses
+from locdist.local.answers import Status
+from locdist.search.generation import Generation, open_index
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindRows(Ask):
+    """The k nearest rows of the support for each row of a source."""
+
+    k: int
+
+    def columns(self) -> pa.Schema:
+        """Neighbors, nearest first, and status."""
+        pair = pa.struct([("id", self.index.id_type), ("distance", pa.float64())])
+        return pa.schema([("neighbors", pa.list_(pair)), ("status", STATUS)])
+
+    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
+        """Neighbors of one block, in its order."""
+        hood = self.index.search(block.queries, self.k, block.rows if self.own else None)
+        ids, distances = torch.empty_like(hood.ids), torch.empty_like(hood.distances)
+        ids[hood.order], distances[hood.order] = hood.ids, hood.distances
+        ids[block.bad] = -1
+        found = (ids >= 0).sum(dim=1)
+        status = torch.where(found < self.k, int(Status.FEW), int(Status.OK))
+        status[found == 0], status[block.bad] = int(Status.EMPTY), int(Status.BAD_QUERY)
+        schema = self.columns()
+        return pa.Table.from_arrays(
+            [id_distance(self.index, ids, distances), statuses(status)], schema=schema
+        ), {}
+
+
+def neighbors(
+    index: Generation | str | Path,
+    queries: Any,
+    out: str | Path | None = None,
+    *,
+    k: int,
+    keep: str | Sequence[str] | None = None,
+    recall: float | None = None,
+    limit: int | None = None,
+    max_bad: float | None = None,
+    executor: Executor | None = None,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+    command: str = "",
+) -> Report | pa.Table:
+    """The k nearest rows of the support for every query: `neighbors: list<struct<id, distance>>`, nearest
+    first.
+
+    Parameters
+    ----------
+    index : Generation or path
+    queries, out, keep, recall, limit, max_bad, executor, overwrite, listener, command
+        As in `predict`.
+    k : int
+        Neighbors of each query, 1 to the rows of the support.
+
+    Returns
+    -------
+    Report or pa.Table
+        A table when `out` is None. Distances are true distances; for the metric "ip", inner products.
+    """
+    index = index if isinstance(index, Generation) else open_index(index)
+    if not 1 <= k <= index.layout.rows:
+        raise UsageError(
+            f"k from 1 to the {index.layout.rows} rows of the index", str(k), "Choose another k."
+        )
+    source = queries_of(queries)
+    question = FindRows(source=source, index=index, keep=kept(keep, source, index.layout.roles["id"]), k=k)
+    choices = {"index": index.fingerprint, "keep": question.keep}
+    target = index.layout.recall if recall is None else recall
+    request = Request("neighbors", source, k, choices, target, (index.folder,))
+    if out is None:
+        return ask_here(request, question, limit)
+    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    return ask(request, lambda folder: question, out, running)

@@ -1,0 +1,165 @@
+"""`predict`: a local model at every query, files to files or in memory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from locdist.errors import UsageError
+from locdist.execute.events import Listener
+from locdist.execute.executor import Executor
+from locdist.jobs.ask import Report, Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.present import Presentation
+from locdist.jobs.questions import Ask, Block
+from locdist.local.kernels import DotProduct
+from locdist.methods.method import Method
+from locdist.methods.named import method as named
+from locdist.search.generation import Generation, open_index
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictRows(Ask):
+    """A method's answers for each row of a source."""
+
+    method: Method
+    presentation: Presentation
+
+    def columns(self) -> pa.Schema:
+        """Predictions, status, and the extras asked for."""
+        return self.presentation.schema()
+
+    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
+        """Answers of one block."""
+        answers = self.method.layer(
+            self.index, block.queries, block.features, own=block.rows if self.own else None, bad=block.bad,
+            want=self.presentation.want,
+        )  # fmt: skip
+        return self.presentation.table(answers, self.index), {}
+
+
+def predict(
+    method: Method | str | Mapping[str, Any],
+    index: Generation | str | Path,
+    queries: Any,
+    out: str | Path | None = None,
+    *,
+    keep: str | Sequence[str] | None = None,
+    extras: Sequence[str] = (),
+    explain: int = 0,
+    recall: float | None = None,
+    limit: int | None = None,
+    max_bad: float | None = None,
+    executor: Executor | None = None,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+    command: str = "",
+) -> Report | pa.Table:
+    """Predict every query with a local model.
+
+    One output row for each query, in the order of the queries. A query that cannot be answered has null and a
+    `status` that says why. Running the same call again continues a stopped job, computes nothing twice and
+    gives the same bytes, whatever the executor.
+
+    Parameters
+    ----------
+    method : Method, name or spec
+        `ld.local_linear(k=64)`, "local-mean", {"name": "knn", "k": 5}.
+    index : Generation or path
+        The support, from `build_index`.
+    queries : path, pattern, list, table, arrays or Dataset
+        Rows with the columns of the key (and features); found by name.
+    out : path or URI, optional
+        The output folder, apart from the inputs. Without it the answers are returned as a table.
+    keep : str or list of str, optional
+        Columns of the queries that go to the output. By default the user's id column; where the queries have
+        none, each row's file and number in it.
+    extras : list of {"spread", "effective", "coefficients"}
+        More columns: standard error of the prediction, effective number of neighbors, local coefficients in
+        the user's units (the value at the query first).
+    explain : int
+        Neighbors listed for each query, with distance, weight and contribution.
+    recall : float, optional
+        Share of the true neighbors that the search has to find; the index's own target by default. Measured
+        on a sample and reported.
+    limit : int, optional
+        Only the first so many queries.
+    max_bad : float or int, optional
+        Bad queries allowed: a share below 1, or a number.
+    executor : Executor, optional
+        `ld.Local()` by default.
+    overwrite : bool
+        Replace what the output folder holds.
+    listener : callable, optional
+        Receives events; `locdist.execute.progress.progress()` shows them.
+    command : str
+        The command line that continues this run, for `locdist status`.
+
+    Returns
+    -------
+    Report or pa.Table
+        A table when `out` is None.
+
+    Raises
+    ------
+    UsageError, DataError, MachineError, TooManyBadRows
+    """
+    chosen = named(method)
+    index = index if isinstance(index, Generation) else open_index(index)
+    source = queries_of(queries)
+    check(chosen, index)
+    question = PredictRows(
+        source=source, index=index, keep=kept(keep, source, index.layout.roles["id"]), method=chosen,
+        presentation=presentation(chosen, index, extras, explain),
+    )  # fmt: skip
+    choices = {
+        "method": chosen.spec,
+        "index": index.fingerprint,
+        "keep": question.keep,
+        "extras": extras,
+        "explain": explain,
+    }
+    target = index.layout.recall if recall is None else recall
+    request = Request("predict", source, chosen.layer.k, choices, target, (index.folder,))
+    if out is None:
+        return ask_here(request, question, limit)
+    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    return ask(request, lambda folder: question, out, running)
+
+
+def check(method: Method, index: Generation, own: bool = False) -> None:
+    """UsageError when a method cannot work on an index, before any work."""
+    layer, layout = method.layer, index.layout
+    most = layout.rows - (own and layer.leave_one_out)
+    if layer.k > most:
+        raise UsageError(
+            f"k of at most {most}, the rows that a query can have as neighbors",
+            str(layer.k),
+            "Choose a smaller k.",
+        )
+    dot, ip = isinstance(layer.kernel, DotProduct), layout.metric == "ip"
+    if dot != ip:
+        raise UsageError(
+            "the dot-product kernel with the metric 'ip', and any other kernel with a distance",
+            f"kernel {layer.kernel.name!r} on an index of metric {layout.metric!r}",
+            "Choose another kernel, or build the index with another metric.",
+        )
+    if "codes" in layer.needs and index.vocabulary is None:
+        raise UsageError(
+            f"a single target of classes for {method.name}",
+            f"targets {layout.roles['target']}",
+            "Build the index with one target of strings, integers or booleans.",
+        )
+    if "targets" in layer.needs and not index.numeric:
+        raise UsageError(
+            f"a target of numbers for {method.name}",
+            f"targets {layout.roles['target'] or 'none'}",
+            "Name a numeric target, or vote on classes with local-vote.",
+        )
+
+
+def presentation(method: Method, index: Generation, extras: Sequence[str], explain: int) -> Presentation:
+    """The output columns of a method on an index."""
+    classes = index.vocabulary if "codes" in method.layer.needs else None
+    return Presentation(tuple(index.layout.roles["target"]), classes, tuple(extras), explain, index.id_type)

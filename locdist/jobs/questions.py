@@ -1,0 +1,223 @@
+"""Queries of a job: read in blocks, encoded, answered, written as one output partition for each task.
+
+`Predict`, `Neighbors` and `Transform` differ in what they ask of the index; everything else is here: one row
+out for each row in, in the same order, bad rows kept as nulls with a status and told in a quarantine file.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from torch import Tensor
+
+from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
+from locdist.data.source import Source
+from locdist.errors import DataError
+from locdist.local.answers import Status
+from locdist.plan.plan import Attempt, Task
+from locdist.plan.records import Record
+from locdist.search.generation import Generation
+
+BLOCK_ROWS = 32_768  # queries searched together; also the row groups of the output
+QUARANTINE = "_locdist/quarantine"
+STATUSES = pa.array([status.name.lower() for status in Status])
+STATUS = pa.dictionary(pa.int8(), pa.string())
+
+
+@dataclass(frozen=True)
+class Block:
+    """Encoded queries of one table: rows [first, first + q) of the source."""
+
+    table: pa.Table
+    first: int
+    queries: Tensor  # [q, d]
+    features: Tensor | None  # [q, m]
+    bad: Tensor  # [q] bool
+    rejected: tuple[Rejected, ...]
+
+    @property
+    def rows(self) -> Tensor:
+        """[q] source row of each query."""
+        return torch.arange(self.first, self.first + self.table.num_rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask(ABC):
+    """What a job asks of an index for each row of a source.
+
+    Parameters
+    ----------
+    source : Source
+        The queries.
+    index : Generation
+        Opened in each worker when first used.
+    keep : tuple of str
+        Input columns that go to the output as they are; without any, the address of each row (file and row in
+        it).
+    own : bool
+        Whether the queries are the rows of the support themselves, in the same source.
+    """
+
+    source: Source
+    index: Generation
+    keep: tuple[str, ...]
+
+    own: bool = False
+
+    @abstractmethod
+    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
+        """Output columns [q] besides the kept ones (with a `status`), and sums to add up over blocks."""
+
+    @abstractmethod
+    def columns(self) -> pa.Schema:
+        """The schema of what `answer` returns."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The output's schema: kept columns, then answers."""
+        kept = [self.source.schema.field(name) for name in self.keep]
+        address = [pa.field("file", pa.string()), pa.field("row", pa.int64())]
+        return pa.schema([*(kept or address), *self.columns()])
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """Columns that a job reads besides key, features and what is kept."""
+        return ()
+
+    @property
+    def read_columns(self) -> list[str]:
+        """Columns of the source that are read."""
+        encodings = [self.index.key, self.index.features]
+        needed = [
+            column.name for encoding in encodings if encoding is not None for column in encoding.columns
+        ]
+        return list(dict.fromkeys([*needed, *self.keep, *self.extra_columns]))
+
+    def tables(self, start: int, stop: int) -> Iterator[tuple[pa.Table, "Tally"]]:
+        """Output rows [start, stop), a block at a time, with what is counted."""
+        tables = self.source.read(start, stop, self.read_columns, batch_rows=BLOCK_ROWS)
+        for table in tables:
+            block = self.encoded(table, start)
+            answers, sums = self.answer(block)
+            kept = (
+                table.select(self.keep) if self.keep else self.source.addresses(start, start + table.num_rows)
+            )
+            whole = pa.Table.from_arrays([*kept.columns, *answers.columns], schema=self.schema)
+            yield whole, Tally.of(block, answers, sums)
+            start += table.num_rows
+
+    def encoded(self, table: pa.Table, first: int) -> Block:
+        """Queries [q, d] and features [q, m] of a table."""
+        keys, bad, rejected = self.index.key.encode(table)
+        features, spoiled = _features(self.index.features, table)
+        rejected = [*rejected, *spoiled]
+        if features is not None:
+            for reason in spoiled:
+                bad[reason.rows] |= reason.reason != UNSEEN_CATEGORY
+        at = None if features is None else torch.from_numpy(features)
+        return Block(table, first, torch.from_numpy(keys), at, torch.from_numpy(bad), tuple(rejected))
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        """Write one output partition, atomically; rows out are checked against rows in."""
+        start, stop = task.inputs
+        (name,) = task.outputs
+        tally = Tally()
+        quarantine: list[pa.Table] = []
+        with (
+            attempt.folder.writer(name) as sink,
+            pq.ParquetWriter(sink, self.schema, compression="zstd") as writer,
+        ):
+            for table, counted in self.tables(start, stop):
+                writer.write_table(table)
+                tally = tally.add(counted)
+                quarantine += counted.quarantine
+            if tally.rows != stop - start:
+                raise DataError(
+                    f"{stop - start} rows [{start}, {stop}) of the queries",
+                    f"{tally.rows}",
+                    "The input changed while it was read.",
+                )
+        if quarantine:
+            self._write_quarantine(task, attempt, quarantine)
+        return Record(
+            rows=tally.rows,
+            bad_rows=tally.bad,
+            data={"status": tally.status, "sums": tally.sums, "reasons": tally.reasons},
+        )
+
+    def _write_quarantine(self, task: Task, attempt: Attempt, rows: list[pa.Table]) -> None:
+        with attempt.folder.writer(f"{QUARANTINE}/{task.name}.parquet") as sink:
+            pq.write_table(pa.concat_tables(rows), sink)
+
+
+def _features(encoding: Encoding | None, table: pa.Table) -> tuple[Any, list[Rejected]]:
+    if encoding is None:
+        return None, []
+    features, _, rejected = encoding.encode(table)
+    return features, rejected
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What is counted over blocks: rows, rows without an answer for a fault of their own, statuses, reasons,
+    and a job's own sums.
+    """
+
+    rows: int = 0
+    bad: int = 0
+    status: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    sums: dict[str, float] = field(default_factory=dict)
+    quarantine: tuple[pa.Table, ...] = ()
+
+    @staticmethod
+    def of(block: Block, answers: pa.Table, sums: dict[str, float]) -> "Tally":
+        """The tally of one block."""
+        codes = answers.column("status").combine_chunks().indices.to_numpy()
+        counts = np.bincount(codes, minlength=len(Status))
+        status = {STATUSES[code].as_py(): int(count) for code, count in enumerate(counts) if count}
+        reasons = {f"{found.reason} in {found.column!r}": len(found.rows) for found in block.rejected}
+        listed = tuple(_listed(block, found) for found in block.rejected if found.reason != UNSEEN_CATEGORY)
+        return Tally(block.table.num_rows, int(counts[Status.BAD_QUERY]), status, reasons, sums, listed)
+
+    def add(self, other: "Tally") -> "Tally":
+        """The sum of both; quarantined rows are not carried along."""
+        return Tally(
+            self.rows + other.rows,
+            self.bad + other.bad,
+            added(self.status, other.status),
+            added(self.reasons, other.reasons),
+            added(self.sums, other.sums),
+        )
+
+
+def added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """The sum of two mappings of numbers."""
+    return {
+        name: one.get(name, 0) + other.get(name, 0)
+        for name in [*one, *(name for name in other if name not in one)]
+    }
+
+
+def statuses(status: Tensor) -> pa.DictionaryArray:
+    """Statuses [q] as an Arrow column of their names."""
+    return pa.DictionaryArray.from_arrays(pa.array(status.to(torch.int8).numpy()), STATUSES)
+
+
+def _listed(block: Block, found: Rejected) -> pa.Table:
+    """Quarantined rows: where they came from, and why they could not be used."""
+    rows = pa.array(found.rows)
+    values = block.table.column(found.column).take(rows)
+    return pa.table(
+        {
+            "query": pa.array(found.rows + block.first),
+            "column": [found.column] * len(rows),
+            "reason": [found.reason] * len(rows),
+            "value": pa.array([repr(value)[:80] for value in values.to_pylist()], pa.string()),
+        }
+    )

@@ -1,0 +1,68 @@
+"""What every job pins before its first task: input files, versions, and a word of progress."""
+
+import importlib.metadata
+from dataclasses import asdict
+
+import numpy as np
+import pyarrow as pa
+
+from locdist.data.source import Source
+from locdist.plan.manifest import Pinned
+
+_LIBRARIES = ("locdist", "torch", "faiss-cpu", "numpy", "pyarrow")
+
+
+def snapshot(source: Source) -> tuple[Pinned, ...]:
+    """The files of a source as they are now."""
+    return tuple(
+        Pinned(**{name: value for name, value in asdict(file).items() if name != "groups"})
+        for file in source.files
+    )
+
+
+def inputs(source: Source) -> tuple[str, ...]:
+    """Where a source lies, so that no output is written there."""
+    return (source.store.uri,) if source.store else ()
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes."""
+    return {name: _version(name) for name in _LIBRARIES}
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def rows_per_task(
+    rows: int, row_bytes: int, task_bytes: int = 256 << 20, most: int = 262_144, least: int = 4096
+) -> int:
+    """Rows of a task: at most `most` and `task_bytes`, in a multiple of eight tasks, so that 1, 2, 4 or 8
+    workers end together.
+
+    Depends on the data alone, never on the workers: the same tasks whoever runs them.
+    """
+    most = max(1, min(most, task_bytes // max(row_bytes, 1)))
+    tasks = 8 * -(-rows // (8 * most))
+    return max(-(-rows // max(tasks, 1)), min(least, most), 1)
+
+
+def ipc(batch: pa.RecordBatch) -> bytes:
+    """An Arrow IPC file of one uncompressed batch."""
+    sink = pa.BufferOutputStream()
+    write_ipc(sink, batch)
+    return bytes(sink.getvalue())
+
+
+def write_ipc(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
+    """Write an Arrow IPC file of one uncompressed batch, which can be mapped."""
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def random(seed: int) -> np.random.Generator:
+    """Seeded random numbers."""
+    return np.random.default_rng(seed)

@@ -1,0 +1,153 @@
+"""`transform`: the support against itself. Every row is a query; by default it does not count among its own
+neighbors.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from locdist.data.columns import numbers
+from locdist.data.dataset import Dataset
+from locdist.data.store import Store
+from locdist.execute.events import Listener
+from locdist.execute.executor import Executor
+from locdist.jobs.ask import Report, Request, Running, ask, ask_here, kept
+from locdist.jobs.build_index import build_index
+from locdist.jobs.predict import check, presentation
+from locdist.jobs.present import Presentation
+from locdist.jobs.questions import Ask, Block
+from locdist.local.answers import Answers, Status
+from locdist.methods.method import Method
+from locdist.methods.named import method as named
+
+INDEX = "_locdist/index"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformRows(Ask):
+    """A method's answers for each row of its own support, and the sums behind the diagnostics."""
+
+    method: Method
+    presentation: Presentation
+    truth: str | None
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """The target, for the residuals."""
+        return (self.truth,) if self.truth else ()
+
+    def columns(self) -> pa.Schema:
+        """Predictions, status, and the extras asked for."""
+        return self.presentation.schema()
+
+    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
+        """Answers of one block."""
+        layer = self.method.layer
+        hat = frozenset({"neighbors"}) if self.truth and not layer.leave_one_out else frozenset()
+        own = block.rows if layer.leave_one_out else None
+        answers = layer(
+            self.index, block.queries, block.features, own, block.bad, self.presentation.want | hat
+        )
+        return self.presentation.table(answers, self.index), self._sums(block, answers)
+
+    def _sums(self, block: Block, answers: Answers) -> dict[str, float]:
+        """Residual sum of squares, moments of the target, and the trace of the hat matrix over the answered
+        rows.
+        """
+        if self.truth is None:
+            return {}
+        truth, bad = (torch.from_numpy(part) for part in numbers(block.table.column(self.truth)))
+        good = (answers.status <= int(Status.RANK_DEFICIENT)) & ~bad
+        truth, fit = truth[good], answers.values[good, 0]
+        parts = {"n": torch.ones_like(truth), "y": truth, "yy": truth.square(), "rss": (truth - fit).square()}
+        if not self.method.layer.leave_one_out:
+            parts["trace"] = self._leverage(block, answers)[good]
+        return {name: float(part.sum()) for name, part in parts.items()}
+
+    def _leverage(self, block: Block, answers: Answers) -> Tensor:
+        """[q] the weight of each row in its own prediction, the diagonal of the hat matrix."""
+        assert answers.ids is not None
+        assert answers.smoother is not None
+        mine = self.index.sources(answers.ids) == block.rows[:, None]
+        return answers.smoother.where(mine, 0.0).sum(dim=1)
+
+
+def transform(
+    method: Method | str | Mapping[str, Any],
+    support: Dataset,
+    out: str | Path | None = None,
+    *,
+    keep: str | Sequence[str] | None = None,
+    extras: Sequence[str] = (),
+    explain: int = 0,
+    bad: str = "raise",
+    recall: float = 0.99,
+    codes: str | None = None,
+    limit: int | None = None,
+    max_bad: float | None = None,
+    executor: Executor | None = None,
+    overwrite: bool = False,
+    listener: Listener | None = None,
+    command: str = "",
+) -> Report | pa.Table:
+    """Answer every row of a support from the other rows.
+
+    Parameters
+    ----------
+    method : Method, name or spec
+        Methods leave each row out of its own neighbors, known by its place in the data, except those whose
+        convention counts it (`gwr`).
+    support : Dataset
+        From `ld.dataset`.
+    out : path or URI, optional
+        The output folder; the index is built below its `_locdist/`. Without it the answers are returned as a
+        table.
+    bad : {"raise", "drop"}
+        Support rows that cannot be used: an error, or no neighbors of anybody (their own output row stays,
+        with a status).
+    keep, extras, explain, recall, limit, max_bad, executor, overwrite, listener, command
+        As in `predict`.
+    codes : str, optional
+        As in `build_index`.
+
+    Returns
+    -------
+    Report or pa.Table
+        The report's `diagnostics` hold R², and for methods that count the row itself ENP and AICc.
+    """
+    chosen = named(method)
+    source, columns = support.source, kept(keep, support.source, support.roles.id)
+    roles = support.roles.to_json()
+    choices = {
+        "method": chosen.spec,
+        "roles": roles,
+        "keep": columns,
+        "extras": extras,
+        "explain": explain,
+        "bad": bad,
+        "codes": codes,
+    }
+    request = Request("transform", source, chosen.layer.k, choices, recall)
+
+    def prepare(folder: Store) -> TransformRows:
+        index = build_index(
+            support, folder.uri, recall=recall, codes=codes, bad=bad, executor=executor, listener=listener
+        )
+        check(chosen, index, own=True)
+        truth = support.roles.target[0] if len(support.roles.target) == 1 and index.numeric else None
+        shown = presentation(chosen, index, extras, explain)
+        return TransformRows(
+            source=source, index=index, keep=columns, own=True, method=chosen, presentation=shown, truth=truth
+        )
+
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="locdist-") as place:
+            return ask_here(request, prepare(Store.at(place)), limit)
+    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    return ask(request, lambda folder: prepare(folder.child(INDEX)), out, running)

@@ -1,0 +1,184 @@
+"""The one operation: retrieve neighbors, weigh them, solve a local model for every query.
+
+The layer searches once and then works in tiles of a fixed number of queries, which fit the cache and fix the
+bits: an answer does not depend on how many queries came with it.
+"""
+
+import math
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from locdist.errors import UsageError
+from locdist.local.answers import WANTS, Answers, Status
+from locdist.local.kernels import Kernel, weigh
+from locdist.local.models import LocalModel
+from locdist.local.neighborhood import Neighborhood
+
+TILE = 256
+_UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
+
+
+class Index(Protocol):
+    """A support that can be searched."""
+
+    def search(self, queries: Tensor, k: int, own: Tensor | None) -> Neighborhood:
+        """Distances and ids of the k nearest rows of finite queries [q, d], never a query's row `own` [q].
+
+        The rows may come in any order; `order` of the result then says which query each one is.
+        """
+
+    def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
+        """The same neighborhoods with `needs` filled in: "keys", "targets", "codes", "features", "queries".
+
+        Row weights are filled in whenever the support has them. "codes" are targets with their number of
+        classes. Missing neighbors (id -1) may be filled with anything. The layer has filled in `queries` and
+        `query_features`.
+        """
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A kernel and a local model over k neighbors.
+
+    Parameters
+    ----------
+    k : int
+        Neighbors of a query, at least 1.
+    kernel : Kernel
+    model : LocalModel
+    leave_one_out : bool
+        Whether a query that is a row of the support, known by its id, must not explain itself.
+
+    Raises
+    ------
+    UsageError
+        If k is not a positive whole number.
+    """
+
+    k: int
+    kernel: Kernel
+    model: LocalModel
+    leave_one_out: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            k = 0 if isinstance(self.k, bool) else operator.index(self.k)
+        except TypeError:
+            k = 0
+        if k < 1:
+            raise UsageError(
+                "k, a whole number of at least 1", repr(self.k), "Choose how many neighbors count."
+            )
+        object.__setattr__(self, "k", k)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """What an index must gather for this layer."""
+        return self.kernel.needs | self.model.needs
+
+    def solve(self, hood: Neighborhood, want: frozenset[str] = frozenset()) -> Answers:
+        """Answers of one tile whose neighborhoods hold what the layer `needs`."""
+        weights = weigh(self.kernel, hood)
+        answers = self.model.predict(hood, weights.weights, want)
+        status = (hood.absent.sum(1) > hood.ids.shape[1] - self.k).to(torch.int8) * int(Status.FEW)
+        status.masked_fill_(weights.peak < _UNDERFLOW, int(Status.LOW_SUPPORT))
+        return replace(answers, status=torch.maximum(answers.status, status))
+
+    def __call__(
+        self,
+        index: Index,
+        queries: Tensor,
+        query_features: Tensor | None = None,
+        own: Tensor | None = None,
+        bad: Tensor | None = None,
+        want: frozenset[str] = frozenset(),
+    ) -> Answers:
+        """Answers to all queries, in their order.
+
+        Parameters
+        ----------
+        index : Index
+        queries : Tensor [q, d]
+        query_features : Tensor [q, m], optional
+            What the local model is evaluated at; the queries themselves by default.
+        own : Tensor [q] int64, optional
+            The support's id of each query, -1 for none; ignored without `leave_one_out`.
+        bad : Tensor [q] bool, optional
+            Queries known to be bad. Those that are not finite are bad too; they get the status BAD_QUERY.
+        want : frozenset of str
+            Of "effective", "spread", "coefficients", "neighbors".
+
+        Raises
+        ------
+        UsageError
+            If shapes do not fit, `something unknown is wanted.
+        """
+        features = queries if query_features is None else query_features
+        own = own if self.leave_one_out else None
+        _check(queries, features, own, bad, want)
+        refused = ~(queries.isfinite().all(1) & features.isfinite().all(1))
+        refused = refused if bad is None else refused | bad
+        queries, features = (tensor.masked_fill(refused[:, None], 0.0) for tensor in (queries, features))
+        if not len(queries):  # one query that is not asked gives the answer its shapes
+            nobody = torch.full((1,), -1, device=queries.device)
+            alone = (queries.new_zeros(1, queries.shape[1]), features.new_zeros(1, features.shape[1]))
+            return self(index, *alone, own=nobody, want=want).rows(slice(0))
+        _keep_memory()
+        hood = index.search(queries, self.k, own)
+        order = torch.arange(len(queries), device=queries.device) if hood.order is None else hood.order
+        hood = replace(hood, order=order)
+        parts = [self._tile(index, tile, count, queries, features, want) for tile, count in _tiles(hood)]
+        answers = Answers.concatenate(parts).reorder(order)
+        return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
+
+    def _tile(
+        self,
+        index: Index,
+        tile: Neighborhood,
+        count: int,
+        queries: Tensor,
+        features: Tensor,
+        want: frozenset[str],
+    ) -> Answers:
+        assert tile.order is not None
+        tile = replace(tile, queries=queries[tile.order], query_features=features[tile.order])
+        answers = self.solve(index.gather(tile, self.needs), want)
+        return answers if count == TILE else answers.rows(slice(count))
+
+
+def _tiles(hood: Neighborhood) -> Iterator[tuple[Neighborhood, int]]:
+    # Every tile has TILE rows, the last one repeats its last row: vector instructions treat the tail of an
+    # array differently.
+    total = len(hood.ids)
+    for start in range(0, total, TILE):
+        count = min(TILE, total - start)
+        rows = torch.arange(start, start + TILE, device=hood.ids.device).clamp_(max=total - 1)
+        yield hood.rows(slice(start, start + TILE) if count == TILE else rows), count
+
+
+def _keep_memory() -> None:
+    # Tiles are a few MB, which glibc by default returns to the kernel when they are freed, to have it fill
+    # them with zeros for the next tile: ten times the cost of the arithmetic. Freeing one block of just under
+    # 32 MiB, never touched, raises the threshold for good; with another allocator it does nothing.
+    torch.empty(30 << 20, dtype=torch.uint8)
+
+
+def _check(
+    queries: Tensor, features: Tensor, own: Tensor | None, bad: Tensor | None, want: frozenset[str]
+) -> None:
+    if queries.ndim != 2 or features.ndim != 2:
+        raise UsageError(
+            "queries [q, d] and query features [q, m]",
+            f"{list(queries.shape)} and {list(features.shape)}",
+            "Give a matrix with one row for each query; a single query is [1, d].",
+        )
+    lengths = {len(tensor) for tensor in (queries, features, own, bad) if tensor is not None}
+    if len(lengths) > 1:
+        raise UsageError("as many features, own and bad as queries", f"{sorted(lengths)} rows", "Align them.")
+    if want - WANTS:
+        raise UsageError(f"want of {sorted(WANTS)}", repr(sorted(want - WANTS)), "Correct the name.")

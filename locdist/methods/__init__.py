@@ -1,0 +1,1 @@
+"""THE METHODS: named, frozen choices of kernel, model and loop; they never see data."""

@@ -1,0 +1,93 @@
+"""What a method is: a name, the parameters it was chosen with, and the layer they make."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from locdist.errors import UsageError
+from locdist.local.answers import Answers
+from locdist.local.layer import Index, Layer
+
+
+class ArrayLike(Protocol):
+    """What `torch.as_tensor` takes: NumPy arrays, tensors, nested lists."""
+
+    def __len__(self) -> int:
+        """Rows."""
+        ...
+
+
+@dataclass(frozen=True)
+class Method:
+    """A frozen choice of kernel, model and loop under a registered name.
+
+    Parameters
+    ----------
+    name : str
+        The registered name ("local-linear").
+    parameters : tuple of (str, value)
+        JSON-able, complete: the defaults of the day are spelled out, so that a stored method means the same
+        later.
+    layer : Layer
+        The operation.
+
+    Examples
+    --------
+    >>> import locdist as ld
+    >>> method = ld.local_mean(k=2, kernel="uniform")
+    >>> method(ld.Exact([[0.0], [1.0], [9.0]], [1.0, 2.0, 3.0]), [[0.4]]).values
+    tensor([[1.5000]], dtype=torch.float64)
+    """
+
+    name: str
+    parameters: tuple[tuple[str, Any], ...]
+    layer: Layer
+
+    def __call__(
+        self,
+        index: Index,
+        queries: ArrayLike | Tensor,
+        *,
+        features: ArrayLike | Tensor | None = None,
+        own: ArrayLike | Tensor | None = None,
+        want: Iterable[str] = (),
+    ) -> Answers:
+        """Answers at `queries` [q, d], in memory.
+
+        Parameters
+        ----------
+        index : Index
+            `ld.Exact(keys, targets)`, or an opened generation (then queries are encoded keys).
+        features : array [q, m], optional
+            Where the local model is evaluated; the queries by default.
+        own : array [q] of int, optional
+            Row of the support that each query is, to be left out.
+        want : iterable of {"effective", "spread", "coefficients", "neighbors"}
+            What to compute besides values and status.
+        """
+        asked = _matrix(queries, "queries")
+        at = None if features is None else _matrix(features, "features")
+        mine = None if own is None else torch.as_tensor(own, dtype=torch.int64)
+        return self.layer(index, asked, at, own=mine, want=frozenset(want))
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """JSON: the name and the parameters; `method(spec)` makes it again."""
+        return {"name": self.name, **dict(self.parameters)}
+
+
+def _matrix(values: ArrayLike | Tensor, name: str) -> Tensor:
+    matrix = torch.as_tensor(values)
+    matrix = matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.double()
+    if matrix.ndim != 2:
+        raise UsageError(
+            f"{name} [q, d]", f"shape {list(matrix.shape)}", "Pass one row a query: queries[None] for one."
+        )
+    return matrix
+
+
+Maker = Callable[..., Method]
+Registry = Mapping[str, Maker]

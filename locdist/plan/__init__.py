@@ -1,0 +1,1 @@
+"""The plan: what to compute, never where; and the records of what is finished."""

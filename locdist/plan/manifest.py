@@ -1,0 +1,231 @@
+"""What a folder holds: the request and the snapshot of its inputs, written once, before any work.
+
+A folder answers one request. Asking again with the same request resumes; asking with another one is refused
+and the difference is named, because half of a folder computed by another method or from other data is wrong
+without a sign of it. Input files are pinned (size, time of modification, fingerprint of the footer): one that
+changed is an error, one that appeared later is reported and left out. Versions of the libraries are recorded
+and differences reported: answers may then differ in the last bits, which is no reason to throw a finished
+half away.
+"""
+
+import json
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from locdist.data.store import Store
+from locdist.errors import DataError, UsageError
+from locdist.plan.lock import LOCK, hold
+
+MANIFEST = "_locdist/manifest.json"
+FORMAT = 1
+REMEDY = "Use --overwrite to replace what the folder holds, or write to another folder."
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """One input file as it was when the job began: `modified` in nanoseconds, `fingerprint` of its footer,
+    `etag` where the store has one.
+    """
+
+    path: str
+    size: int
+    modified: int
+    fingerprint: str = ""
+    rows: int = 0
+    etag: str | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What was asked.
+
+    Parameters
+    ----------
+    kind : str
+        The verb: "predict", "build-index".
+    request : mapping
+        JSON-able: method, generation, roles, plan, ... whatever decides the answers.
+    snapshot : tuple of Pinned
+        The input files.
+    versions : mapping of str to str
+        Versions of locdist and of the libraries that compute.
+    """
+
+    kind: str
+    request: Mapping[str, Any]
+    snapshot: tuple[Pinned, ...] = ()
+    versions: Mapping[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def to_json(self) -> str:
+        """Indented JSON, for people as well."""
+        return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
+
+    @staticmethod
+    def from_json(text: str | bytes) -> "Manifest":
+        """Read `to_json`; DataError for another format version or something that is no manifest."""
+        try:
+            content = json.loads(text)
+            pinned = tuple(Pinned(**file) for file in content.pop("snapshot"))
+            manifest = Manifest(**content, snapshot=pinned)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise DataError("a manifest of locdist", f"something else ({error})", REMEDY) from error
+        if manifest.format != FORMAT:
+            raise DataError(f"a manifest of format {FORMAT}", f"format {manifest.format}", REMEDY)
+        return manifest
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A folder that is ours.
+
+    `manifest` is the one in force: its snapshot is what to read, even when the source has more files now
+    (`added`). `notes` are sentences for the user. `resumed` is False for a new or overwritten folder.
+    """
+
+    manifest: Manifest
+    resumed: bool
+    added: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@contextmanager
+def claimed(
+    folder: Store, manifest: Manifest, inputs: Iterable[str] = (), overwrite: bool = False
+) -> Iterator[Claim]:
+    """Check the folder, lock it, claim it, and hold the lock while the body runs.
+
+    Nothing is written or deleted before the checks have passed. Raises what `check_folder`, `hold` and
+    `claim` raise.
+    """
+    check_folder(folder, inputs)
+    with hold(folder):
+        yield claim(folder, manifest, overwrite)
+
+
+def check_folder(folder: Store, inputs: Iterable[str] = ()) -> None:
+    """UsageError when the folder is, contains or lies in an input (symlinks resolved), or holds something
+    that is not ours.
+    """
+    for name in inputs:
+        _check_apart(folder.uri, name)
+    if not folder.exists(MANIFEST):
+        foreign = next((file.path for file in folder.files() if file.path != LOCK), None)
+        if foreign is not None:
+            raise UsageError(
+                "an empty folder, or one that locdist wrote",
+                f"{folder.uri}, which has no {MANIFEST} but holds {foreign!r}",
+                "Write to another folder; locdist deletes nothing that it did not write.",
+            )
+
+
+def claim(folder: Store, manifest: Manifest, overwrite: bool = False) -> Claim:
+    """Write the manifest, or compare it with the one that is there; call it with the lock held.
+
+    Raises
+    ------
+    UsageError
+        The folder answers another request: names the first entry that differs, what it was and what it is.
+    DataError
+        A pinned file changed or is gone, or the manifest cannot be read.
+    """
+    check_folder(folder)
+    manifest = Manifest.from_json(
+        manifest.to_json()
+    )  # tuples become lists, as they will when it is read again
+    if folder.exists(MANIFEST) and not overwrite:
+        return _compared(Manifest.from_json(folder.read(MANIFEST)), manifest)
+    _clear(folder)
+    folder.write(MANIFEST, manifest.to_json().encode())
+    return Claim(manifest, resumed=False)
+
+
+def read_manifest(folder: Store) -> Manifest:
+    """The manifest of a folder; UsageError when it has none."""
+    if not folder.exists(MANIFEST):
+        raise UsageError("a folder that locdist wrote", f"{folder.uri} without {MANIFEST}", "Check the path.")
+    return Manifest.from_json(folder.read(MANIFEST))
+
+
+def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """The leaves in which two JSON values differ, as (path, old, new); None where one side has nothing."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted({*old, *new}):
+            yield from differences(old.get(key), new.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for place, (before, after) in enumerate(zip(old, new, strict=True)):
+            yield from differences(before, after, f"{path}[{place}]")
+    elif old != new or type(old) is not type(new):
+        yield path, old, new
+
+
+def _compared(old: Manifest, new: Manifest) -> Claim:
+    asked = {"kind": old.kind, "request": old.request}, {"kind": new.kind, "request": new.request}
+    for path, before, after in differences(*asked):
+        raise UsageError(f"the request that the folder answers: {path} was {before!r}", f"{after!r}", REMEDY)
+    added = _added(old.snapshot, new.snapshot)
+    notes = (
+        [f"{len(added)} input files appeared after the job began and are left out: {added[0]} ..."]
+        if added
+        else []
+    )
+    notes += [
+        f"{path} was {before}, now {after}" for path, before, after in differences(old.versions, new.versions)
+    ]
+    return Claim(old, resumed=True, added=added, notes=tuple(notes))
+
+
+def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
+    """Files that appeared since; DataError for a pinned one that is gone or changed."""
+    now = {file.path: file for file in new}
+    for file in old:
+        current = now.pop(file.path, None)
+        if current is None:
+            raise DataError(
+                f"the input file {file.path!r} of this job", "a source without it", f"Restore it. {REMEDY}"
+            )
+        for path, before, after in differences(
+            asdict(file), asdict(replace(current, etag=current.etag or file.etag))
+        ):
+            raise DataError(
+                f"{file.path!r} with {path} {before}",
+                f"{path} {after}",
+                f"It changed after the job began. {REMEDY}",
+            )
+    return tuple(now)
+
+
+def _clear(folder: Store) -> None:
+    """Delete all but the lock and, until it is replaced, the manifest: who dies here leaves a folder that is
+    still ours.
+    """
+    for file in folder.files():
+        if file.path not in (LOCK, MANIFEST):
+            folder.delete(file.path)
+
+
+def _check_apart(folder: str, name: str) -> None:
+    out, source = _parts(folder), _parts(name)
+    if all(fnmatchcase(mine, theirs) for mine, theirs in zip(out, source, strict=False)):
+        relation = "is" if len(out) == len(source) else "contains" if len(out) < len(source) else "lies in"
+        raise UsageError(
+            "an output folder apart from the inputs",
+            f"{folder}, which {relation} the input {name}",
+            "Write to another folder: later runs would read output as input, --overwrite would delete input.",
+        )
+
+
+def _parts(uri: str) -> tuple[str, ...]:
+    """Components of a path, an address or a pattern, up to a "**"; local ones absolute and without symlinks."""
+    if "://" in uri and not uri.startswith("file:"):
+        scheme, _, rest = uri.partition("?")[0].partition("://")
+        return (scheme + ":", *posixpath.normpath(rest).split("/"))
+    parts = Path(uri.removeprefix("file://")).expanduser().parts
+    wild = next((place for place, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
+    below = parts[wild : parts.index("**") if "**" in parts else None]
+    return (*Path(*parts[:wild]).resolve().parts, *below)

@@ -1,0 +1,226 @@
+"""Commit records: one small file for each finished task, the only truth about what is finished.
+
+A task's outputs are in place before its record is written, so a record without its outputs means that
+somebody removed them, and outputs without a record mean that a worker died in between; the first is dropped,
+the second is done again under the same names. Records are put-if-absent: of twins of one task (a worker that
+was given up for lost and came back) the first to commit wins. Nobody else writes while a task runs, hence
+records need no lock.
+
+When a stage is complete the driver joins its records in one file, so that opening the folder again costs one
+listing and one read for each stage instead of one for each task. Every step leaves a state that `finished`
+reads the same.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from locdist.data.store import Store
+from locdist.errors import DataError, LocdistError
+
+COMMITS = "_locdist/commits"
+ERRORS = "_locdist/errors"
+CHUNK = 1 << 20  # a checksum reads this many bytes at a time
+READERS = 8  # records read at a time: reading is waiting, on object stores above all
+
+
+Text = str | bytes  # named here: inside Record, `bytes` is a field
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a finished task says of itself.
+
+    A task's function returns one with `rows`, `bad_rows`, `fingerprint` and `data`; `execute.worker.perform`
+    fills the rest.
+
+    Parameters
+    ----------
+    rows : int
+        Rows written (or seen, by a task that writes none).
+    bad_rows : int
+        Rows among them whose key or target could not be used.
+    fingerprint : str
+        Fingerprint of what was read, where the task knows better than the manifest.
+    data : mapping
+        Whatever the job wants to find again; JSON-able, small.
+    bytes, checksums : mapping of output name to int, str
+        Size and blake2b-128 of each output.
+    attempt : int
+        1 for the first.
+    seconds : float
+        Wall time of the attempt that succeeded.
+    peak_memory : int
+        Bytes: the largest anonymous memory of the worker process while the task ran (mapped files excluded),
+        all threads together.
+    """
+
+    rows: int = 0
+    bad_rows: int = 0
+    fingerprint: str = ""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    stage: str = ""
+    task: str = ""
+    bytes: Mapping[str, int] = field(default_factory=dict)
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    attempt: int = 1
+    seconds: float = 0.0
+    peak_memory: int = 0
+    host: str = ""
+    pid: int = 0
+
+    def to_json(self) -> str:
+        """One line of JSON."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: Text) -> "Record":
+        """Read `to_json`; ValueError or TypeError when it is something else."""
+        return Record(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A record that no longer counts: `reason` says which output is missing or has another size."""
+
+    stage: str
+    task: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class History:
+    """What a folder says is finished: `records[stage][task]`, what was `dropped`, whose tasks run again, and
+    `leftovers` of a run that died: half-written temporary files and tracebacks.
+    """
+
+    records: Mapping[str, Mapping[str, Record]]
+    dropped: tuple[Dropped, ...] = ()
+    leftovers: tuple[str, ...] = ()
+
+
+def checksum(folder: Store, name: str) -> tuple[int, str]:
+    """Size in bytes and blake2b-128 of a file, read in chunks."""
+    digest, size = hashlib.blake2b(digest_size=16), 0
+    with folder.open(name) as stream:
+        while chunk := stream.read(CHUNK):
+            digest.update(chunk)
+            size += len(chunk)
+    return size, digest.hexdigest()
+
+
+def sealed(folder: Store, record: Record, outputs: Iterable[str]) -> Record:
+    """The record with size and checksum of each output; LocdistError when one was not written."""
+    found = {}
+    for name in outputs:
+        if not folder.exists(name):
+            raise LocdistError(
+                f"task {record.task!r} of stage {record.stage!r} to write {name!r}",
+                "no such file when it ended",
+                "The function of the task must write every output that it declares.",
+            )
+        found[name] = checksum(folder, name)
+    sizes = {name: size for name, (size, _) in found.items()}
+    return replace(record, bytes=sizes, checksums={name: digest for name, (_, digest) in found.items()})
+
+
+def commit(folder: Store, record: Record) -> Record:
+    """Write the record unless the task has one; returns the one that counts."""
+    name = _name(record.stage, record.task)
+    if folder.create(name, record.to_json().encode()):
+        return record
+    return Record.from_json(folder.read(name))
+
+
+def committed(folder: Store, stage: str, task: str) -> Record | None:
+    """The task's own record, if it has one already (a twin was quicker)."""
+    name = _name(stage, task)
+    return Record.from_json(folder.read(name)) if folder.exists(name) else None
+
+
+def finished(folder: Store, stage: str) -> dict[str, Record]:
+    """The finished tasks of one stage by name: records whose outputs all exist with the recorded size."""
+    return dict(history(folder).records.get(stage, {}))
+
+
+def history(folder: Store) -> History:
+    """All finished tasks of a folder, from one listing; reads only."""
+    sizes = {file.path: file.size for file in folder.files()}
+    records: dict[str, dict[str, Record]] = {}
+    dropped = []
+    for record in _read_all(folder, [name for name in sizes if name.startswith(COMMITS + "/")]):
+        reason = _missing(record, sizes)
+        if reason:
+            dropped.append(Dropped(record.stage, record.task, reason))
+        else:
+            records.setdefault(record.stage, {})[record.task] = record
+    return History(records, tuple(dropped), tuple(name for name in sizes if _left(name)))
+
+
+def forget(folder: Store, dropped: Iterable[Dropped]) -> None:
+    """Delete the records of tasks that have to run again, which else would win against the new ones."""
+    for item in dropped:
+        name = _name(item.stage, item.task)
+        if folder.exists(name):
+            folder.delete(name)
+
+
+def compact(folder: Store, stage: str, records: Mapping[str, Record]) -> None:
+    """Join the records of a complete stage in one file; the driver alone calls this.
+
+    The joined file appears whole before the first single record goes, and `history` lets a single record win
+    over a joined one of the same task (they are equal, or the single one is of a later run), so dying at any
+    point loses nothing.
+    """
+    lines = [records[task].to_json() for task in sorted(records)]
+    folder.write(f"{COMMITS}/{stage}.jsonl", ("\n".join(lines) + "\n").encode())
+    for file in folder.files(f"{COMMITS}/{stage}/"):
+        if file.path.endswith(".json"):
+            folder.delete(file.path)
+
+
+def _name(stage: str, task: str) -> str:
+    return f"{COMMITS}/{stage}/{task}.json"
+
+
+def _read_all(folder: Store, names: list[str]) -> list[Record]:
+    """The records in these files, one for each task: single files after joined ones, so that they win."""
+    joined = [name for name in names if name.endswith(".jsonl")]
+    single = [name for name in names if name.endswith(".json")]
+    with ThreadPoolExecutor(READERS) as pool:
+        texts = list(pool.map(folder.read, joined + single))
+    records = [
+        _parsed(line, name)
+        for name, text in zip(joined + single, texts, strict=True)
+        for line in text.splitlines()
+    ]
+    return list({(record.stage, record.task): record for record in records}.values())
+
+
+def _parsed(line: bytes, name: str) -> Record:
+    try:
+        return Record.from_json(line)
+    except (ValueError, TypeError) as error:
+        raise DataError(
+            "a commit record of this version of locdist",
+            f"{name!r}, which cannot be read ({error})",
+            "Delete that file to run its tasks again, or use --overwrite.",
+        ) from error
+
+
+def _left(name: str) -> bool:
+    base = name.rpartition("/")[2]
+    return name.startswith(ERRORS + "/") or (base.startswith(".") and base.endswith(".tmp"))
+
+
+def _missing(record: Record, sizes: Mapping[str, int]) -> str:
+    """Why the record does not count, or an empty string."""
+    for name, size in record.bytes.items():
+        if name not in sizes:
+            return f"its output {name!r} is missing"
+        if sizes[name] != size:
+            return f"its output {name!r} has {sizes[name]} bytes, {size} were recorded"
+    return ""

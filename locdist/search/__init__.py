@@ -1,0 +1,1 @@
+"""THE NEIGHBORS: exact search, and immutable index generations searched by FAISS."""

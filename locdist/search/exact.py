@@ -1,0 +1,266 @@
+"""Exact neighbors, in memory and over shards.
+
+FAISS proposes: its float32 matrix products find a few more than k candidates per block of rows. The rows
+decide: candidates are ranked by sums of squared differences in the rows' own precision, ties to the smaller
+id. And a certificate checks that nothing was missed: a row that was not proposed lies at least as far as the
+last proposal, less the rounding error of the product. Queries without certificate (ties, many equal rows) are
+asked again with more candidates, in the end with all rows. So the answer is exact whatever the data.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import faiss
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from locdist.errors import DataError, UsageError
+from locdist.local.neighborhood import Neighborhood, smallest
+from locdist.search.rows import Rows, distances
+
+METRICS = ("l2", "cosine", "ip")
+_PROPOSALS = 1024  # beyond this many candidates of a block, FAISS's heaps cost more than looking at all rows
+_TILE = 1 << 22  # numbers gathered at once (32 MiB of float64)
+
+
+def exact_neighbors(
+    rows: Rows, queries: Tensor, k: int, metric: str = "l2", center: Tensor | None = None
+) -> Neighborhood:
+    """The k nearest rows of each query.
+
+    Parameters
+    ----------
+    rows : Rows
+        The support.
+    queries : Tensor [q, d]
+        Finite; normalized where the metric is cosine.
+    k : int
+        Neighbors wanted; a support of fewer rows leaves the rest missing (id −1, distance inf).
+    metric : str
+        "l2" and "cosine" (squared Euclidean distances), or "ip" (minus the inner product).
+    center : Tensor [d], optional
+        Subtracted before FAISS sees single precision, so that a large common offset costs no digits.
+
+    Returns
+    -------
+    Neighborhood
+        Sorted by (distance, id), in the order of the queries.
+    """
+    found = Neighborhood(
+        distances=torch.full((len(queries), k), torch.inf, dtype=torch.float64),
+        ids=torch.full((len(queries), k), -1),
+    )
+    for first, keys in rows.blocks():
+        found = found.merge(
+            _block_neighbors(torch.from_numpy(np.array(keys)), first, queries, k, metric, center)
+        ).nearest(k)
+    return dataclasses.replace(found.pad(k), queries=queries)
+
+
+def _block_neighbors(
+    keys: Tensor, first: int, queries: Tensor, k: int, metric: str, center: Tensor | None
+) -> Neighborhood:
+    """The k nearest of one block of rows, whose first has id `first`."""
+    kept = min(k, len(keys))
+    found = Neighborhood(
+        distances=torch.empty(len(queries), kept, dtype=torch.float64),
+        ids=torch.empty(len(queries), kept, dtype=torch.int64),
+    )
+    small_keys, small_queries = _single(keys, center, metric), _single(queries, center, metric)
+    slack = (keys.shape[1] + 8) * 2.0**-24 * (_norms(small_queries) + _norms(small_keys).max()).square()
+    asked, width = torch.arange(len(queries)), kept + max(8, kept // 4)
+    while len(asked):
+        everything = width >= min(len(keys), _PROPOSALS)
+        ids, horizon = (
+            (torch.arange(len(keys)).expand(len(asked), -1), torch.full((len(asked),), torch.inf))
+            if everything
+            else _propose(small_queries[asked], small_keys, width, metric)
+        )
+        near, ids = _rank(queries[asked], keys, ids, kept, metric)
+        certain = near[:, -1] < horizon - slack[asked]
+        found.distances[asked[certain]], found.ids[asked[certain]] = near[certain], ids[certain] + first
+        asked, width = asked[~certain], 4 * width
+    return found
+
+
+def _single(values: Tensor, center: Tensor | None, metric: str) -> Tensor:
+    """Centred float32 copy; an inner product is not invariant to the center, so it stays."""
+    centred = values if center is None or metric == "ip" else values - center.to(values.dtype)
+    return centred.float().contiguous()
+
+
+def _norms(values: Tensor) -> Tensor:
+    return values.double().square().sum(dim=1).sqrt()
+
+
+def _propose(queries: Tensor, keys: Tensor, width: int, metric: str) -> tuple[Tensor, Tensor]:
+    """FAISS's candidates [q, width] and the distance beyond which all other rows lie, by its own arithmetic
+    [q].
+    """
+    kind = faiss.METRIC_INNER_PRODUCT if metric == "ip" else faiss.METRIC_L2
+    values, ids = faiss.knn(queries.numpy(), keys.numpy(), width, metric=kind)
+    last = torch.from_numpy(values[:, -1]).double()
+    return torch.from_numpy(ids), -last if metric == "ip" else last
+
+
+def _rank(queries: Tensor, keys: Tensor, ids: Tensor, k: int, metric: str) -> tuple[Tensor, Tensor]:
+    """The k smallest (distance, id) of the candidates, by exact distances [q, k]."""
+    tile = max(1, _TILE // (ids.shape[1] * keys.shape[1]))
+    found = []
+    for start in range(0, len(ids), tile):
+        near = ids[start : start + tile]
+        gathered = keys.index_select(0, near.reshape(-1)).view(*near.shape, -1)
+        found.append(smallest(distances(queries[start : start + tile], gathered, metric).double(), near, k))
+    return torch.cat([part[0] for part in found]), torch.cat([part[1] for part in found])
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Exact:
+    """A support in memory, searched exactly.
+
+    Parameters
+    ----------
+    keys : array [n, d]
+        What is retrieved and weighed: NumPy or torch, float32 stays, everything else becomes float64. Finite.
+    targets : array [n] or [n, p], optional
+        Numbers for regression; strings, integers or booleans can also be voted on (`vocabulary` lists the
+        classes).
+    features : array [n, m], optional
+        What a local model is fitted on; the keys by default.
+    weights : array [n], optional
+        Nonnegative weights of the rows.
+    metric : {"l2", "cosine", "ip"}
+        "ip" goes with the dot-product kernel only.
+
+    Examples
+    --------
+    >>> import locdist as ld
+    >>> index = ld.Exact([[0.0], [1.0], [2.0]], [10.0, 20.0, 30.0])
+    >>> ld.knn(k=2)(index, [[0.1]]).values
+    tensor([[15.]], dtype=torch.float64)
+    """
+
+    keys: ArrayLike | Tensor
+    targets: ArrayLike | Tensor | None = None
+    features: ArrayLike | Tensor | None = None
+    weights: ArrayLike | Tensor | None = None
+    metric: str = "l2"
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise UsageError(f"metric one of {', '.join(METRICS)}", repr(self.metric), "Choose one of these.")
+        for name, length in ((name, len(values)) for name, values in self.rows.shards[0].items()):
+            if length != len(self.rows):
+                raise UsageError(
+                    f"{len(self.rows)} {name}s, one for each key",
+                    str(length),
+                    "Pass one row of each for every key.",
+                )
+
+    @functools.cached_property
+    def rows(self) -> Rows:
+        """The rows as one shard."""
+        keys = matrix(self.keys, "keys")
+        if self.metric == "cosine":
+            keys = _unit(keys)
+            _require_finite(keys, "keys with a direction (none all zero)")
+        shard: dict[str, NDArray[Any]] = {"key": keys}
+        if self.targets is not None:
+            shard |= self._outcomes(self.targets)
+        if self.features is not None:
+            shard["feature"] = matrix(self.features, "features")
+        if self.weights is not None:
+            shard["weight"] = _nonnegative(matrix(self.weights, "weights").reshape(-1).astype(np.float64))
+        return Rows((shard | {"row": np.arange(len(keys))},), classes=len(self.vocabulary))
+
+    def _outcomes(self, targets: ArrayLike | Tensor) -> dict[str, NDArray[Any]]:
+        """Targets as numbers where they are numbers, as codes where they can be classes."""
+        outcomes: dict[str, NDArray[Any]] = {}
+        if _values(targets).dtype.kind in "fiub":
+            outcomes["target"] = matrix(targets, "targets").astype(np.float64)
+        if len(self.vocabulary):
+            outcomes["label"] = np.searchsorted(self.vocabulary, _values(targets).reshape(-1))[:, None]
+        return outcomes
+
+    @functools.cached_property
+    def vocabulary(self) -> NDArray[Any]:
+        """[classes] sorted distinct labels; empty when the targets are floats, several, or absent."""
+        labels = np.empty(0) if self.targets is None else _values(self.targets)
+        return labels[:0] if labels.dtype.kind == "f" or labels.size != len(labels) else np.unique(labels)
+
+    @functools.cached_property
+    def center(self) -> Tensor:
+        """[d] mean of the keys."""
+        return torch.from_numpy(np.asarray(self.rows.shards[0]["key"].mean(axis=0, dtype=np.float64)))
+
+    def search(self, queries: Tensor, k: int, own: Tensor | None = None) -> Neighborhood:
+        """The k nearest rows of `queries` [q, d], without each query's `own` row."""
+        if queries.ndim != 2 or queries.shape[1] != self.rows.width:
+            raise UsageError(
+                f"queries [q, {self.rows.width}] to match the keys",
+                str(list(queries.shape)),
+                "Pass one row a query, in the keys' columns.",
+            )
+        asked = torch.from_numpy(_unit(queries.numpy())) if self.metric == "cosine" else queries
+        finite = torch.isfinite(asked).all(dim=1)
+        hood = exact_neighbors(
+            self.rows, asked.where(finite[:, None], 0), k + (own is not None), self.metric, self.center
+        )
+        hood = dataclasses.replace(
+            hood,
+            distances=hood.distances.where(finite[:, None], torch.inf),
+            ids=hood.ids.where(finite[:, None], -1),
+        )
+        hood = hood if own is None else hood.without(own).nearest(k)
+        return dataclasses.replace(hood, queries=asked, order=torch.arange(len(queries)))
+
+    def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
+        """The neighborhood with the columns that `needs` names."""
+        return self.rows.gather(hood, needs)
+
+
+def _values(array: ArrayLike | Tensor | None) -> NDArray[Any]:
+    return array.numpy() if isinstance(array, Tensor) else np.asanyarray(array)
+
+
+def matrix(array: ArrayLike | Tensor, name: str) -> NDArray[Any]:
+    """A finite, C-contiguous [n, d] matrix of float32 or float64; one dimension becomes one column."""
+    values = _values(array)
+    if values.dtype.kind not in "fiubO" or isinstance(values, np.ma.MaskedArray):
+        raise UsageError(
+            f"{name} as real numbers", f"{type(values).__name__} of {values.dtype}", "Convert them first."
+        )
+    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    values = np.ascontiguousarray(values, dtype=np.float32 if single else np.float64)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.ndim != 2 or not len(values):
+        raise UsageError(
+            f"{name} [n, d] with at least one row", f"shape {list(values.shape)}", "Pass one row each."
+        )
+    _require_finite(values, f"finite {name}")
+    return values
+
+
+def _require_finite(values: NDArray[Any], expected: str) -> None:
+    finite = np.isfinite(values).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise DataError(expected, f"{values[row].tolist()} in row {row}", "Drop or repair such rows first.")
+
+
+def _unit(values: NDArray[Any]) -> NDArray[Any]:
+    """Rows divided by their length; a row without direction becomes nan and is near nobody."""
+    length = np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
+    unit = np.full(values.shape, np.nan)
+    np.divide(values, length, out=unit, where=length > 0)
+    return unit.astype(values.dtype)
+
+
+def _nonnegative(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    if (weights < 0).any():
+        row = int(np.argmax(weights < 0))
+        raise DataError("weights of 0 or more", f"{weights[row]} in row {row}", "Repair the weights.")
+    return weights

@@ -1,0 +1,111 @@
+"""The manifest of an index generation: what it holds, how it was made, sizes and hashes of every file."""
+
+import dataclasses
+import hashlib
+import json
+from typing import Any
+
+from locdist.data.store import Store
+from locdist.errors import DataError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+LISTS = "lists.arrow"
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardFile:
+    """One shard: its name below the folder, rows, bytes and content hash (blake2b-128)."""
+
+    name: str
+    rows: int
+    bytes: int
+    checksum: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The manifest of a generation.
+
+    Parameters
+    ----------
+    rows, width, nlist : int
+        Rows n, key dimension d, number of lists (0: no lists, every search is exact).
+    metric : {"l2", "cosine", "ip"}
+    codes : {"exact", "fp16", "flat"}
+        What FAISS scans; "flat" on float32 keys reads the keys themselves.
+    center, scale : tuple of float [d], float
+        Codes are (key − center) · scale.
+    roles : dict
+        What the columns of the support are for.
+    key, features : dict
+        Encodings of the roles; `features` is None when the local model uses the key.
+    vocabulary : dict or None
+        Type and values of the classes of a target with few distinct values.
+    recall : float
+        The target that searches are tuned to.
+    shards : tuple of ShardFile
+    lists_checksum : str
+    source : dict
+        Fingerprint, number of files and rows of the data indexed, and the bad rows dropped, by column and
+        reason.
+    versions : dict
+        Of locdist, faiss, pyarrow and numpy that built it.
+    """
+
+    rows: int
+    width: int
+    nlist: int
+    metric: str
+    codes: str
+    center: tuple[float, ...]
+    scale: float
+    roles: dict[str, Any]
+    key: dict[str, Any]
+    features: dict[str, Any] | None
+    vocabulary: dict[str, Any] | None
+    recall: float
+    shards: tuple[ShardFile, ...]
+    lists_checksum: str
+    source: dict[str, Any]
+    versions: dict[str, str]
+
+    def to_json(self) -> bytes:
+        """The manifest's bytes."""
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1).encode()
+
+    @staticmethod
+    def from_json(text: bytes, place: str) -> "Layout":
+        """Read a manifest; refuses other formats."""
+        try:
+            fields = json.loads(text)
+            version = fields.pop("format")
+        except (ValueError, KeyError, AttributeError) as cause:
+            raise DataError(
+                "the manifest of an index generation", f"{place}: {cause!r}", "Build the index again."
+            ) from cause
+        if version != FORMAT:
+            raise DataError(
+                f"an index of format {FORMAT}",
+                f"{place} of format {version}",
+                "Build it again with this version of locdist.",
+            )
+        fields["shards"] = tuple(ShardFile(**shard) for shard in fields["shards"])
+        return Layout(**fields | {"center": tuple(fields["center"])})
+
+
+def read_manifest(folder: str) -> bytes:
+    """The manifest's bytes; an unfinished or absent index is refused."""
+    store = Store.at(folder)
+    if not store.exists(MANIFEST):
+        raise DataError(
+            "an index generation",
+            f"{folder} without {MANIFEST}",
+            "Build it, or run the same build command again to finish it.",
+        )
+    return store.read(MANIFEST)
+
+
+def digest(text: bytes) -> str:
+    """blake2b-128, the hash of everything in locdist that is compared."""
+    return hashlib.blake2b(text, digest_size=16).hexdigest()

@@ -1,0 +1,117 @@
+"""The rows of the support, in one or several shards, and the gathering of neighbors out of them.
+
+A row's id is its position over all shards. Shards of a generation are mapped from Arrow files and shared by
+all processes of a machine, so `np.take` reads straight from the page cache; queries sorted by home list make
+a tile fall into one or two shards.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from locdist.errors import UsageError
+from locdist.local.neighborhood import Neighborhood
+
+NEEDS = {"keys": "key", "features": "feature", "targets": "target", "codes": "label"}
+"""What kernels and models ask for, and the column of a shard that has it."""
+
+Shard = Mapping[str, NDArray[Any]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """The stored rows of a support.
+
+    Parameters
+    ----------
+    shards : tuple of mapping
+        Each maps a column (`key` [n, d], `feature` [n, m], `target` [n, p], `label` [n, 1], `weight` [n],
+        `row` [n]) to its values. All shards have the same columns.
+    classes : int
+        Number of classes that `label` counts, 0 without one.
+    """
+
+    shards: tuple[Shard, ...]
+    classes: int = 0
+
+    def __len__(self) -> int:
+        return int(self.starts[-1])
+
+    @functools.cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """[shards + 1] id of each shard's first row, then the number of rows."""
+        return np.cumsum([0, *(len(shard["row"]) for shard in self.shards)])
+
+    @property
+    def width(self) -> int:
+        """Key dimension d."""
+        return int(self.shards[0]["key"].shape[1])
+
+    def take(self, column: str, ids: Tensor) -> Tensor:
+        """Values of `column` for `ids` [q, k] as [q, k, ...]; a missing id (−1) reads some row, which its
+        weight of zero hides.
+        """
+        wanted = np.maximum(ids.numpy().reshape(-1), 0)
+        starts = self.starts
+        homes = np.searchsorted(starts, wanted, side="right") - 1
+        visited = np.unique(homes)
+        first = self.shards[visited[0]][column]
+        if len(visited) == 1:
+            values = np.take(first, wanted - starts[visited[0]], axis=0)
+        else:
+            values = np.empty((len(wanted), *first.shape[1:]), first.dtype)
+            for home in visited:
+                here = homes == home
+                values[here] = np.take(self.shards[home][column], wanted[here] - starts[home], axis=0)
+        return torch.from_numpy(values.reshape(*ids.shape, *first.shape[1:]))
+
+    def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
+        """The neighborhood with the columns that a kernel and a model need."""
+        missing = [need for need in needs if need in NEEDS and self._column(need) not in self.shards[0]]
+        if missing:
+            raise UsageError(
+                f"a support with {' and '.join(missing)} for this method",
+                f"a support with {', '.join(sorted(self.shards[0]))}",
+                "Name a target (or a label of few distinct values, for votes) when the dataset is declared.",
+            )
+        found = {need: self.take(self._column(need), hood.ids) for need in needs if need in NEEDS}
+        targets = found.get("codes", found.get("targets"))
+        weights = self.take("weight", hood.ids) if "weight" in self.shards[0] else None
+        return dataclasses.replace(
+            hood,
+            keys=found.get("keys"),
+            features=found.get("features"),
+            targets=targets,
+            classes=self.classes if "codes" in needs else 0,
+            row_weights=weights,
+        )
+
+    def _column(self, need: str) -> str:
+        column = NEEDS[need]
+        return "key" if column == "feature" and "feature" not in self.shards[0] else column
+
+    def blocks(self, rows: int = 65536) -> Iterator[tuple[int, NDArray[Any]]]:
+        """(id of the first row, keys [b, d]) over all shards, `rows` at a time."""
+        for start, shard in zip(self.starts, self.shards, strict=False):
+            keys = shard["key"]
+            for first in range(0, len(keys), rows):
+                yield int(start) + first, keys[first : first + rows]
+
+
+def distances(queries: Tensor, keys: Tensor, metric: str = "l2") -> Tensor:
+    """Distances of queries [q, d] to their own keys [q, k, d] as [q, k].
+
+    Sums of squared differences (l2, and cosine on normalized rows), or minus the inner product (ip), in the
+    keys' precision: never the expanded form |q|² − 2qx + |x|², which loses the digits that decide between
+    near neighbors (DESIGN law 8).
+    """
+    asked = queries.to(keys.dtype).unsqueeze(1)
+    if metric == "ip":
+        return -(keys * asked).sum(-1)
+    return (keys - asked).square_().sum(-1)

@@ -1,0 +1,399 @@
+"""Files as one table: strays, empty and broken files, drifting types, spelled folders, odd row groups."""
+
+import datetime as dt
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from locdist.data.columns import matrix
+from locdist.data.dataset import Roles, dataset
+from locdist.data.footers import SourceFile
+from locdist.data.source import Source, Span, source
+from locdist.data.store import natural
+from locdist.errors import DataError, UsageError
+
+
+def write(table: pa.Table, path: Path, **options: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path, **options)
+        return
+    with pa.ipc.new_file(path, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table, max_chunksize=options.get("row_group_size"))
+
+
+def rows(found: Source, **options: Any) -> pa.Table:
+    return pa.concat_tables([found.schema.empty_table(), *found.read(**options)])
+
+
+def test_c18_strays_are_no_data(tmp_path: Path) -> None:
+    write(pa.table({"x": [1.0, 2.0]}), tmp_path / "part-0.parquet")
+    write(pa.table({"x": [3.0]}), tmp_path / "sub/part-1.parquet")
+    write(pa.table({"x": [9.0]}), tmp_path / "_locdist/part-1.parquet")
+    for name in ("_SUCCESS", ".part-0.parquet.crc", "_metadata.tmp", ".DS_Store"):
+        (tmp_path / name).touch()
+    (tmp_path / "README.txt").write_text("hi")
+    listed = [tmp_path / name for name in ("part-0.parquet", "_SUCCESS", "sub/part-1.parquet")]
+    for place in (tmp_path, str(tmp_path / "*"), tmp_path / "**" / "*.parquet", listed):
+        found = source(place)
+        assert rows(found).to_pydict() == {"x": [1, 2, 3]}
+    (stray,) = source(tmp_path).skipped
+    assert stray[0].endswith("README.txt")
+    for nothing in (tmp_path / "*.arrow", [tmp_path / "_SUCCESS"], [], tmp_path / "README.txt"):
+        with pytest.raises(DataError, match="files that end in"):
+            source(nothing)
+    with pytest.raises(DataError, match=r"nowhere.*nothing there"):
+        source(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="more than once"):
+        source([tmp_path, tmp_path / "part-0.parquet"])
+
+
+def test_patterns_do_not_cross_folders(tmp_path: Path) -> None:
+    for name in ("a1.parquet", "b/a2.parquet", "b/c/a3.parquet", "x[1].parquet"):
+        write(pa.table({"x": [1]}), tmp_path / name)
+    expected = {
+        "*.parquet": ["a1.parquet", "x[1].parquet"],
+        "**/*.parquet": ["a1.parquet", "b/a2.parquet", "b/c/a3.parquet", "x[1].parquet"],
+        "b": ["a2.parquet", "c/a3.parquet"],
+        "?/*": ["b/a2.parquet", "b/c/a3.parquet"],
+        "[!x]*.parquet": ["a1.parquet"],
+        "x[1].parquet": ["x[1].parquet"],
+    }
+    for pattern, names in expected.items():
+        assert [file.path for file in source(str(tmp_path / pattern)).files] == names
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_c19_c36_empty_is_legal_and_broken_is_named(tmp_path: Path, suffix: str) -> None:
+    write(pa.table({"id": pa.array([], pa.int64())}), tmp_path / f"a{suffix}")
+    write(pa.table({"id": [0, 1]}), tmp_path / f"b{suffix}")
+    assert rows(source(tmp_path)).to_pydict() == {"id": [0, 1]}
+    empty = source(tmp_path / f"a{suffix}")
+    assert (list(empty.read()), empty.partitions(10), empty.schema.names) == ([], [Span(0, 0)], ["id"])
+    whole = (tmp_path / f"b{suffix}").read_bytes()
+    for content in (b"", whole[: len(whole) // 2], b"not a partition", whole[:-3] + b"\xff" + whole[-2:]):
+        (tmp_path / f"c{suffix}").write_bytes(content)
+        with pytest.raises(DataError, match=rf"c\{suffix}"):
+            source(tmp_path)
+        skipping = source(tmp_path, bad_files="skip")
+        assert rows(skipping).to_pydict() == {"id": [0, 1]}
+        assert [path for path, _ in skipping.skipped] == [f"c{suffix}"]
+
+
+def test_damage_inside_a_file_and_a_change_after_listing_are_named(tmp_path: Path) -> None:
+    write(pa.table({"x": np.random.default_rng(0).normal(size=9999)}), tmp_path / "a.parquet")
+    found = source(tmp_path)
+    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    content[4:4000] = bytes(3996)
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(DataError, match=r"readable content in .*a\.parquet"):
+        list(found.read())
+    write(pa.table({"x": [1.0]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match=r"a\.parquet as it was"):
+        list(found.read())
+
+
+DRIFT = {
+    "a": pa.table({"id": [0, 1], "x": pa.nulls(2)}),
+    "b": pa.table({"id": [2, 3], "x": [1, 2]}),
+    "c": pa.table({"id": [4], "x": [1.5]}),
+    "e": pa.table({"id": [5], "x": pa.array([2.5], pa.float32())}),
+}
+
+
+@pytest.mark.parametrize("order", ["abce", "ecba", "cabe"])
+def test_c08_types_are_promoted_whatever_the_order(tmp_path: Path, order: str) -> None:
+    for name, table in DRIFT.items():
+        write(table, tmp_path / f"{name}.parquet")
+    found = source([tmp_path / f"{name}.parquet" for name in order])
+    assert found.schema == pa.schema({"id": pa.int64(), "x": pa.float64()})
+    by_id = rows(found).sort_by("id").to_pydict()
+    assert by_id == {"id": [0, 1, 2, 3, 4, 5], "x": [None, None, 1, 2, 1.5, 2.5]}
+
+
+PROMOTED = [
+    (pa.int8(), pa.uint8(), pa.int16()),
+    (pa.int64(), pa.uint32(), pa.int64()),
+    (pa.int64(), pa.uint64(), None),
+    (pa.float16(), pa.float32(), pa.float32()),
+    (pa.int8(), pa.float32(), pa.float64()),
+    (pa.bool_(), pa.int8(), None),
+    (pa.string(), pa.large_string(), pa.large_string()),
+    (pa.string(), pa.dictionary(pa.int8(), pa.string()), pa.string()),
+    (pa.string(), pa.int64(), None),
+    (pa.list_(pa.float32(), 2), pa.list_(pa.float64()), pa.large_list(pa.float64())),
+    (pa.list_(pa.float32(), 2), pa.list_(pa.float16(), 2), pa.list_(pa.float32(), 2)),
+    (pa.list_(pa.float32(), 2), pa.list_(pa.float32(), 3), None),
+    (pa.list_(pa.float32(), 2), pa.float32(), None),
+    (pa.fixed_shape_tensor(pa.float32(), [2]), pa.list_(pa.float32(), 2), pa.list_(pa.float32(), 2)),
+    (pa.timestamp("ms"), pa.timestamp("ns"), pa.timestamp("ns")),
+    (pa.timestamp("s", "UTC"), pa.timestamp("s", "Asia/Tokyo"), pa.timestamp("s", "UTC")),
+    (pa.timestamp("s"), pa.timestamp("s", "UTC"), None),
+    (pa.date32(), pa.date64(), pa.date64()),
+    (pa.date32(), pa.timestamp("s"), None),
+    (pa.decimal128(4, 2), pa.int32(), pa.float64()),
+    (pa.binary(), pa.large_binary(), pa.large_binary()),
+]
+
+
+@pytest.mark.parametrize("one, other, expected", PROMOTED)
+def test_c08_the_table_of_promotions(
+    tmp_path: Path, one: pa.DataType, other: pa.DataType, expected: pa.DataType
+) -> None:
+    for name, kind in (("a", one), ("b", other), ("n", pa.null())):
+        write(pa.table({"x": pa.nulls(1, kind)}), tmp_path / f"{name}.arrow")
+    for order in ("abn", "nba"):
+        places = [tmp_path / f"{name}.arrow" for name in order]
+        if expected is None:
+            with pytest.raises(
+                DataError, match=r"column 'x'.*a\.arrow.*b\.arrow|column 'x'.*b\.arrow.*a\.arrow"
+            ):
+                source(places)
+        else:
+            found = source(places)
+            assert found.schema.field("x").type == expected
+            assert rows(found).to_pydict() == {"x": [None] * 3}
+
+
+def test_c07_every_layout_of_vectors_reads_as_one_dataset(tmp_path: Path) -> None:
+    pairs = [[1.0, 2.0], [3.0, 4.0]]
+    fixed = pa.array(pairs, pa.list_(pa.float32(), 2))
+    write(pa.table({"e": fixed}), tmp_path / "a.parquet")
+    write(pa.table({"e": pa.array(pairs, pa.list_(pa.float64()))}), tmp_path / "b.parquet")
+    write(pa.table({"e": fixed}), tmp_path / "c.parquet", store_schema=False)
+    tensor = pa.FixedShapeTensorArray.from_numpy_ndarray(np.array(pairs, "f4"))
+    write(pa.table({"e": tensor}), tmp_path / "d.parquet")
+    together = rows(source(tmp_path)).column("e")
+    np.testing.assert_array_equal(matrix(together, np.float32)[0], np.tile(np.array(pairs, "f4"), (4, 1)))
+    for name in "abcd":
+        alone = rows(source(tmp_path / f"{name}.parquet")).column("e")
+        np.testing.assert_array_equal(matrix(alone, np.float32)[0], np.array(pairs, "f4"))
+
+
+def test_c09_nulls_survive_a_file(tmp_path: Path) -> None:
+    array = pa.array([[1.0, 2.0], None, [5.0, 6.0]], pa.list_(pa.float32(), 2))
+    write(pa.table({"id": [0, 1, 2], "e": array}), tmp_path / "a.parquet")
+    write(pa.table({"id": [3], "e": pa.nulls(1, pa.list_(pa.float32(), 2))}), tmp_path / "b.parquet")
+    values, bad = matrix(rows(source(tmp_path)).column("e"), np.float32)
+    np.testing.assert_array_equal(values, [[1, 2], [0, 0], [5, 6], [0, 0]])
+    assert bad.tolist() == [False, True, False, True]
+
+
+def test_c20_ids_are_exact(tmp_path: Path) -> None:
+    ids = pa.array([2**53 + 1, 2**53 + 2, None], pa.int64())
+    write(pa.table({"id": ids}), tmp_path / "a.parquet")
+    write(pa.table({"id": pa.array([2**63 + 5], pa.uint64())}), tmp_path / "u.parquet")
+    assert rows(source(tmp_path / "a.parquet")).column("id").to_pylist() == ids.to_pylist()
+    assert rows(source(tmp_path / "u.parquet")).column("id").to_pylist() == [2**63 + 5]
+    with pytest.raises(DataError, match=r"int64 in a\.parquet, uint64 in u\.parquet"):
+        source(tmp_path)
+    write(pa.table({"id": [0.5]}), tmp_path / "u.parquet")
+    with pytest.raises(DataError, match=r"column 'id' in .*a\.parquet"):
+        rows(source(tmp_path))
+
+
+def test_c22_columns_are_found_by_name(tmp_path: Path) -> None:
+    write(pa.table({"id": [0], "x": [1.0], "y": [2.0]}), tmp_path / "a.parquet")
+    write(pa.table({"id": [1], "y": [20.0], "x": [10.0]}), tmp_path / "b.parquet")
+    write(pa.table({"id": [2], "x": [3.0]}), tmp_path / "c.parquet")
+    write(pa.table({"id": [3], "x": [4.0], "y": [5.0], "z": [6.0]}), tmp_path / "e.parquet")
+    for order in ("abe", "eba"):
+        found = source([tmp_path / f"{name}.parquet" for name in order])
+        table = pa.concat_tables(found.read(columns=["y", "x", "id"]))
+        assert table.sort_by("id").to_pydict() == {"y": [2, 20, 5], "x": [1, 10, 4], "id": [0, 1, 3]}
+    assert dataset(tmp_path, key="x").rows == 4
+    with pytest.raises(DataError, match=r"column 'y' in every file; got c\.parquet without it"):
+        dataset(tmp_path, key="x", target="y")
+
+
+@pytest.mark.parametrize(
+    "values", [("01001", "01002"), ("01001", "01002", "2A001"), ("2024-01-01", "2024-01-02")]
+)
+def test_c38_folders_spell_strings(tmp_path: Path, values: tuple[str, ...]) -> None:
+    for value in values:
+        write(pa.table({"x": [1.0]}), tmp_path / f"code={value}" / "a.parquet")
+    assert rows(source(tmp_path)).to_pydict() == {
+        "x": [1.0] * len(values),
+        "code": sorted(values, key=natural),
+    }
+    (only,) = source(tmp_path / f"code={values[0]}" / "a.parquet").read(columns=["code"])
+    assert only.to_pydict() == {"code": [values[0]]}
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_c39_the_type_in_the_file_wins(tmp_path: Path, suffix: str) -> None:
+    write(pa.table({"x": [1.0], "code": [1]}), tmp_path / f"code=01/a{suffix}")
+    write(pa.table({"x": [2.0]}), tmp_path / f"code=02/b{suffix}")
+    write(pa.table({"x": [3.0]}), tmp_path / f"code=__HIVE_DEFAULT_PARTITION__/b{suffix}")
+    assert sorted(rows(source(tmp_path)).column("code").to_pylist(), key=str) == [1, 2, None]
+    assert [table.column_names for table in source(tmp_path).read(columns=["code"])] == [["code"]]
+    write(pa.table({"x": [2.0], "code": [3]}), tmp_path / f"code=02/b{suffix}")
+    with pytest.raises(DataError, match=rf"code=02 in .*b\{suffix}, as its folder says"):
+        rows(source(tmp_path))
+
+
+def test_c44_one_huge_row_group_is_read_in_bounded_batches(tmp_path: Path) -> None:
+    n, width = 40_000, 256
+    tiled = np.tile(np.arange(width, dtype="f4"), (n, 1))
+    table = pa.table(
+        {"id": np.arange(n), "e": pa.FixedSizeListArray.from_arrays(pa.array(tiled.ravel()), width)}
+    )
+    write(table, tmp_path / "one.parquet", row_group_size=n)
+    assert (tmp_path / "one.parquet").stat().st_size < table.nbytes / 20
+    del table, tiled
+    found, seen, before = source(tmp_path), 0, pa.total_allocated_bytes()
+    for batch in found.read(batch_bytes=2 << 20):
+        assert batch.nbytes <= 2 << 20
+        assert pa.total_allocated_bytes() - before < 12 << 20
+        assert batch.column("id")[0].as_py() == seen
+        seen += batch.num_rows
+    assert seen == n
+    (last,) = found.read(n - 3, n, ["id"])
+    assert last.column("id").to_pylist() == [n - 3, n - 2, n - 1]
+    assert max(batch.num_rows for batch in found.read(0, 1000, batch_rows=300)) == 300
+
+
+def test_c44_row_groups_of_one_row_make_neither_batches_nor_tasks_of_one_row(tmp_path: Path) -> None:
+    write(pa.table({"id": np.arange(300)}), tmp_path / "tiny.parquet", row_group_size=1)
+    for part in range(20):
+        write(pa.table({"id": [300 + part]}), tmp_path / f"x{part}.parquet")
+    found = source(tmp_path)
+    assert [batch.num_rows for batch in found.read()] == [320]
+    assert [span.rows for span in found.partitions(100)] == [80, 80, 80, 80]
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_any_span_decodes_only_what_overlaps(
+    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for part in range(3):
+        table = pa.table({"id": np.arange(100 * part, 100 * part + 100), "s": ["x" * 5] * 100})
+        write(table, tmp_path / f"p{part}{suffix}", row_group_size=30)
+    found = source(tmp_path)
+    assert [file.groups for file in found.files] == [(30, 30, 30, 10)] * 3
+    for start, stop in ((0, 300), (0, 1), (29, 31), (95, 205), (290, 300), (150, 150), (299, 999)):
+        tables = list(found.read(start, stop, ["id"]))
+        ids = [row for table in tables for row in table.column("id").to_pylist()]
+        assert ids == list(range(start, min(stop, 300)))
+    if suffix == ".parquet":
+        asked: list[list[int]] = []
+        real = pq.ParquetFile.iter_batches
+
+        def spy(self: Any, size: int, *, row_groups: list[int], **options: Any) -> Any:
+            asked.append(row_groups)
+            return real(self, size, row_groups=row_groups, **options)
+
+        monkeypatch.setattr(pq.ParquetFile, "iter_batches", spy)
+        list(found.read(165, 215, ["id"]))
+        assert asked == [[2, 3], [0]]
+
+
+def test_rows_have_addresses(tmp_path: Path) -> None:
+    for part, count in (("a", 2), ("b", 0), ("c", 3)):
+        write(pa.table({"x": np.arange(count)}), tmp_path / f"{part}.parquet")
+    found = source(tmp_path)
+    assert [found.locate(row) for row in (1, 2, 4)] == [("a.parquet", 1), ("c.parquet", 0), ("c.parquet", 2)]
+    assert found.addresses(1, 4).to_pydict() == {
+        "file": ["a.parquet", "c.parquet", "c.parquet"],
+        "row": [1, 0, 1],
+    }
+
+
+def test_c52_instants_of_several_units(tmp_path: Path) -> None:
+    for name, unit in (("a", "ns"), ("b", "ms"), ("c", "s")):
+        write(
+            pa.table({"t": pa.array([dt.datetime(2024, 1, 1)], pa.timestamp(unit))}),
+            tmp_path / f"{name}.arrow",
+        )
+    assert len(set(rows(source(tmp_path)).column("t").to_pylist())) == 1
+    with pytest.raises(UsageError, match=r"column 't', the key; got type timestamp.*stated unit"):
+        dataset(tmp_path, key="t")
+    write(pa.table({"t": pa.array([dt.datetime(1600, 1, 1)], pa.timestamp("s"))}), tmp_path / "old.arrow")
+    with pytest.raises(DataError, match=r"column 't' in .*old\.arrow"):
+        rows(source(tmp_path))
+
+
+def test_c68_places_are_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(pa.table({"x": [1.0]}), tmp_path / "data" / "a.parquet")
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = [source(place) for place in ("data", "link", "~/data", "data/a.parquet", ["link/a.parquet"])]
+    assert {str(each.store.local) for each in found if each.store} == {str((tmp_path / "data").resolve())}
+    assert len({each.fingerprint for each in found}) == 1
+
+
+def test_fingerprints_follow_the_rows_and_not_the_place(tmp_path: Path) -> None:
+    for folder, value in (("one", 1.0), ("two", 1.0), ("three", 2.0)):
+        write(pa.table({"x": [value]}), tmp_path / folder / "a.parquet")
+    prints = [source(tmp_path / folder).fingerprint for folder in ("one", "two", "three")]
+    assert prints[0] == prints[1] != prints[2]
+    table = pa.table({"x": np.arange(10.0)})
+    chunked = pa.concat_tables([table.slice(0, 3), table.slice(3)])
+    assert (
+        source(table).fingerprint == source(chunked).fingerprint == source({"x": np.arange(10.0)}).fingerprint
+    )
+    assert source(table).fingerprint != source(table.slice(1)).fingerprint
+
+
+def test_a_dataset_travels(tmp_path: Path) -> None:
+    write(pa.table({"x": [1.0], "y": ["a"]}), tmp_path / "a.parquet")
+    for place in (tmp_path, {"x": np.ones(3), "y": np.array(["a", "b", "a"])}):
+        made = dataset(place, key={"x": 2.0}, target="y", scaling="none")
+        copy = pickle.loads(pickle.dumps(made))
+        assert copy == made
+        assert pa.concat_tables(copy.read()) == pa.concat_tables(made.read())
+        assert Roles.from_json(made.roles.to_json()) == made.roles
+    assert dataset({"key": np.ones((2, 3))}, key="key").rows == 2
+    batches = list(source({"x": np.arange(10)}).read(2, 9, batch_rows=3))
+    assert [batch.column("x").to_pylist() for batch in batches] == [[2, 3, 4], [5, 6, 7], [8]]
+
+
+TABLE = {"rooms": [1.0], "Area": [2.0], "id": [0.5], "name": ["a"], "e": np.ones((1, 2)), "ok": [True]}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"key": "area"}, "Did you mean 'Area'"),
+    ({"key": "romos"}, "Did you mean 'rooms'"),
+    ({"key": "zzz"}, "There are: 'rooms'"),
+    ({"key": "rooms", "id": "id"}, "integers or strings in column 'id', the id; got type double"),
+    ({"key": "rooms", "weight": "name"}, "numbers in column 'name', the weight"),
+    ({"key": "rooms", "target": "e"}, "column 'e', the target"),
+    ({"key": "rooms", "metric": "l3"}, "metric as one of l2, cosine, ip"),
+    ({"key": "rooms", "scaling": "standart"}, "Did you mean 'standard'"),
+    ({"key": ["rooms", "rooms"]}, "each column of the key once"),
+    ({"key": {"rooms": -1.0}}, "positive multiplier for 'rooms'"),
+    ({"key": []}, "at least one column as the key"),
+]
+
+
+@pytest.mark.parametrize("roles, told", REFUSED)
+def test_roles_are_checked_when_they_are_made(roles: dict[str, Any], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        dataset(TABLE, **roles)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 40), max_size=5), min_size=1, max_size=5),
+    st.integers(1, 60),
+)
+def test_partitions_cover_every_row_once(groups: list[list[int]], per_task: int) -> None:
+    files = tuple(
+        SourceFile(f"{number}", sum(sizes), 0, 0, "", tuple(sizes)) for number, sizes in enumerate(groups)
+    )
+    found = Source(None, files, "parquet", pa.schema([]))
+    spans = found.partitions(per_task)
+    edges = [spans[0].start, *(span.stop for span in spans)]
+    assert (edges[0], edges[-1]) == (0, found.rows)
+    assert [span.start for span in spans] == edges[:-1]
+    assert all(span.rows > 0 for span in spans) or (found.rows == 0 and spans == [Span(0, 0)])
+    assert all(span.rows <= 1.5 * per_task + 1 for span in spans)
+    borders = set(np.cumsum([rows for file in files for rows in file.groups]).tolist())
+    for cut in edges[1:-1]:
+        assert cut in borders or min(abs(cut - border) for border in borders | {0}) > per_task / 4

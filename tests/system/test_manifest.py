@@ -1,0 +1,261 @@
+"""What a folder remembers: the request, the snapshot, the finished tasks; and who may write to it."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from locdist.data.store import Store
+from locdist.errors import DataError, LocdistError, MachineError, UsageError
+from locdist.plan import lock
+from locdist.plan.manifest import MANIFEST, Manifest, Pinned, check_folder, claim, claimed, differences, read_manifest
+from locdist.plan.records import COMMITS, Record, commit, compact, finished, forget, history, sealed
+from locdist.plan.status import Counts, RunStatus, read_status, write_status
+
+FILES = (Pinned("a.parquet", 100, 1, "f1", 10), Pinned("b.parquet", 200, 2, "f2", 20))
+ASKED = Manifest("predict", {"method": {"name": "local-linear", "k": 64}, "keep": ("id",)}, FILES, {"torch": "2.13"})
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Store:
+    return Store.at(tmp_path / "out")
+
+
+def test_the_same_request_resumes(folder: Store):
+    assert not claim(folder, ASKED).resumed
+    again = claim(folder, ASKED)
+    assert again.resumed
+    assert again.notes == ()
+    assert again.manifest == read_manifest(folder)
+    assert again.manifest.snapshot == FILES
+
+
+CHANGED = replace(FILES[0], size=101), replace(FILES[0], modified=9), replace(FILES[0], fingerprint="x")
+
+
+@pytest.mark.parametrize(
+    "change, error, words",
+    [
+        ({"kind": "neighbors"}, UsageError, ["kind", "predict", "neighbors"]),
+        ({"request": {"method": {"name": "local-linear", "k": 32}, "keep": ["id"]}}, UsageError, ["method.k", "64", "32"]),
+        ({"request": {"method": {"name": "local-linear", "k": 64}}}, UsageError, ["keep", "None"]),
+        ({"snapshot": (CHANGED[0], FILES[1])}, DataError, ["a.parquet", "size", "100", "101"]),
+        ({"snapshot": (CHANGED[1], FILES[1])}, DataError, ["a.parquet", "modified"]),
+        ({"snapshot": (CHANGED[2], FILES[1])}, DataError, ["a.parquet", "fingerprint", "f1"]),
+        ({"snapshot": FILES[:1]}, DataError, ["b.parquet", "without it"]),
+    ],
+)
+def test_another_request_is_refused_and_the_difference_named(folder: Store, change, error, words):
+    claim(folder, ASKED)
+    before = folder.read(MANIFEST)
+    with pytest.raises(error) as raised:
+        claim(folder, replace(ASKED, **change))
+    assert all(word in str(raised.value) for word in [*words, "--overwrite"])
+    assert folder.read(MANIFEST) == before
+
+
+def test_new_files_and_new_versions_are_reported_and_the_snapshot_stays(folder: Store):
+    claim(folder, ASKED)
+    new = replace(ASKED, snapshot=(*FILES, Pinned("c.parquet", 1, 1)), versions={"torch": "2.14"})
+    claimed_ = claim(folder, new)
+    assert claimed_.added == ("c.parquet",)
+    assert claimed_.manifest.snapshot == FILES
+    assert "c.parquet" in claimed_.notes[0]
+    assert claimed_.notes[1] == "torch was 2.13, now 2.14"
+
+
+def test_overwrite_leaves_nothing_of_an_earlier_run(folder: Store):
+    claim(folder, ASKED)
+    for name in ("part-00000.parquet", "part-00007.parquet", f"{COMMITS}/predict/part-00007.json"):
+        folder.write(name, b"{}")
+    new = replace(ASKED, kind="neighbors")
+    assert not claim(folder, new, overwrite=True).resumed
+    assert [file.path for file in folder.files()] == [MANIFEST]
+    assert read_manifest(folder).kind == "neighbors"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_folder_of_somebody_else_is_left_alone(folder: Store, overwrite: bool):
+    folder.write("thesis.tex", b"years of work")
+    with pytest.raises(UsageError, match=r"thesis\.tex"), claimed(folder, ASKED, overwrite=overwrite):
+        pass
+    assert [file.path for file in folder.files()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"kind": "predict", "format": 99, "request": {}, "snapshot": []}'])
+def test_a_manifest_that_cannot_be_read_is_refused(folder: Store, content: bytes):
+    folder.write(MANIFEST, content)
+    with pytest.raises(DataError, match="manifest"):
+        claim(folder, ASKED)
+
+
+@pytest.mark.parametrize(
+    "out, given, word",
+    [
+        ("data", "data", "is the input"),
+        (".", "data", "contains"),
+        ("data/pred", "data", "lies in"),
+        ("link", "data", "is the input"),
+        ("data", "link", "is the input"),
+        ("link/pred", "data", "lies in"),
+        ("data/pred", "dat*", "lies in"),
+        ("data/pred", "data/**/*.parquet", "lies in"),
+        ("link", "data/*.parquet", "contains"),
+        ("data", "data/a.parquet", "contains"),
+    ],
+)
+def test_output_and_input_stay_apart(tmp_path: Path, out: str, given: str, word: str):
+    """C68, in all spellings."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.parquet").write_bytes(b"input")
+    (tmp_path / "link").symlink_to("data")
+    with pytest.raises(UsageError, match=word), claimed(Store(str(tmp_path / out)), ASKED, [str(tmp_path / given)], True):
+        pass
+    assert (tmp_path / "data" / "a.parquet").read_bytes() == b"input"
+    assert not (tmp_path / "_locdist").exists()
+
+
+def test_neighboring_folders_are_apart(tmp_path: Path):
+    (tmp_path / "data").mkdir()
+    names = [str(tmp_path / "data"), "s3://bucket/data", str(tmp_path / "*.parquet"), str(tmp_path / "data" / "**")]
+    check_folder(Store.at(tmp_path / "data2"), names)
+    with pytest.raises(UsageError, match="lies in"):
+        check_folder(Store("s3://bucket/data/out?region=x"), ["s3://bucket/data/"])
+
+
+def test_differences_name_every_leaf():
+    old, new = {"a": [1, {"b": 2}], "c": 1, "d": True}, {"a": [1, {"b": 3}], "e": None, "d": 1}
+    assert list(differences(old, new)) == [("a[1].b", 2, 3), ("c", 1, None), ("d", True, 1)]
+
+
+# ---------------------------------------------------------------------------------------------------- records
+
+
+def done(folder: Store, name: str, stage: str = "predict", content: bytes = b"rows") -> Record:
+    folder.write(f"{name}.parquet", content)
+    return commit(folder, sealed(folder, Record(rows=4, stage=stage, task=name, pid=1), [f"{name}.parquet"]))
+
+
+def test_the_first_of_twins_wins(folder: Store):
+    first = done(folder, "part-1")
+    assert commit(folder, replace(first, pid=2)) == first
+    assert finished(folder, "predict") == {"part-1": first}
+    assert first.bytes == {"part-1.parquet": 4}
+    assert first.checksums == {"part-1.parquet": hashlib.blake2b(b"rows", digest_size=16).hexdigest()}
+
+
+def test_an_output_that_was_not_written_is_not_committed(folder: Store):
+    with pytest.raises(LocdistError, match=r"part-9\.parquet"):
+        sealed(folder, Record(stage="s", task="part-9"), ["part-9.parquet"])
+
+
+@pytest.mark.parametrize("joined", [False, True])
+@pytest.mark.parametrize("damage, word", [("missing", "is missing"), ("short", "has 2 bytes, 4 were recorded")])
+def test_a_record_without_its_output_is_dropped(folder: Store, joined: bool, damage: str, word: str):
+    records = {name: done(folder, name) for name in ("part-1", "part-2")}
+    if joined:
+        compact(folder, "predict", records)
+    folder.delete("part-1.parquet")
+    if damage == "short":
+        folder.write("part-1.parquet", b"ro")
+    past = history(folder)
+    assert past.records == {"predict": {"part-2": records["part-2"]}}
+    assert [item.task for item in past.dropped] == ["part-1"]
+    assert word in past.dropped[0].reason
+    forget(folder, past.dropped)
+    again = done(folder, "part-1", content=b"other rows")
+    assert finished(folder, "predict") == {"part-1": again, "part-2": records["part-2"]}
+
+
+def test_joining_records_loses_nothing_wherever_it_stops(folder: Store, monkeypatch: pytest.MonkeyPatch):
+    records = {name: done(folder, name) for name in ("part-1", "part-2", "part-3")}
+    steps, real = [], {"write": Store.write, "delete": Store.delete}
+
+    def watched(step):
+        def call(self, *given):
+            real[step](self, *given)
+            steps.append(finished(folder, "predict"))
+
+        return call
+
+    for step in real:
+        monkeypatch.setattr(Store, step, watched(step))
+    compact(folder, "predict", records)
+    assert len(steps) == 4
+    assert all(seen == records for seen in steps)
+    assert [file.path for file in folder.files(COMMITS)] == [f"{COMMITS}/predict.jsonl"]
+
+
+def test_stages_are_told_apart_and_leftovers_are_found(folder: Store):
+    one, two = done(folder, "part-1", "a"), done(folder, "part-2", "a.b")
+    folder.write(".part-7.parquet.0a1b.tmp", b"half")
+    past = history(folder)
+    assert past.records == {"a": {"part-1": one}, "a.b": {"part-2": two}}
+    assert past.leftovers == (".part-7.parquet.0a1b.tmp",)
+
+
+def test_an_unreadable_record_is_named(folder: Store):
+    folder.write(f"{COMMITS}/predict/part-1.json", b'{"rows": ')
+    with pytest.raises(DataError, match=r"predict/part-1\.json"):
+        history(folder)
+
+
+def test_status_says_the_same_when_read_again(folder: Store):
+    assert read_status(folder) is None
+    status = RunStatus("failed", 3, "a message", "locdist predict ...", {"predict": Counts(5, 3, 2, 30, 1)})
+    write_status(folder, status)
+    assert read_status(folder) == status
+
+
+# ------------------------------------------------------------------------------------------------------- lock
+
+HOLD = """
+import sys, time
+from locdist.data.store import Store
+from locdist.plan.lock import hold
+with hold(Store.at(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_the_lock_names_its_holder_and_dies_with_it(folder: Store):
+    with subprocess.Popen([sys.executable, "-c", HOLD, folder.uri], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(MachineError) as raised, lock.hold(folder):
+            pass
+        holder.send_signal(signal.SIGKILL)
+    assert f"process {holder.pid} on host" in str(raised.value)
+    assert "since 20" in str(raised.value)
+    with lock.hold(folder):
+        assert json.loads(folder.read(lock.LOCK))["pid"] == os.getpid()
+
+
+def test_overwriting_keeps_the_lock(folder: Store):
+    with claimed(folder, ASKED), pytest.raises(MachineError), claimed(folder, ASKED, overwrite=True):
+        pass
+    with claimed(folder, ASKED, overwrite=True), pytest.raises(MachineError), claimed(folder, ASKED):
+        pass
+
+
+def test_a_lease_is_renewed_and_taken_over_when_it_is_stale(folder: Store, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(lock, "BEAT", 0.02)
+    with lock._lease(folder):
+        first = json.loads(folder.read(lock.LOCK))
+        with pytest.raises(MachineError, match="lock held by process"), lock._lease(folder):
+            pass
+        for _ in range(500):
+            if json.loads(folder.read(lock.LOCK))["beat"] > first["beat"]:
+                break
+        assert json.loads(folder.read(lock.LOCK))["beat"] > first["beat"]
+    assert not folder.exists(lock.LOCK)
+    folder.write(lock.LOCK, json.dumps({**first, "beat": first["beat"] - 2 * lock.STALE}).encode())
+    with lock._lease(folder):
+        assert json.loads(folder.read(lock.LOCK))["token"] != first["token"]

@@ -1,0 +1,210 @@
+"""Stores: the same promises on a local disk, in an S3 server that really runs, and behind fsspec."""
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from locdist.data.source import source
+from locdist.data.store import Store, natural
+from locdist.errors import DataError, MachineError, UsageError
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[str]:
+    """The address host:port of a running object store with a bucket named "bucket"."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _create_bucket(f"http://127.0.0.1:{port}/bucket")
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(10)
+
+
+def _create_bucket(url: str) -> None:
+    for _ in range(200):
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, method="PUT")):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise TimeoutError(url)
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.fixture(params=["local", "s3", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    """An empty store of each kind."""
+    if request.param == "local":
+        yield Store.at(tmp_path / "root")
+        return
+    if request.param == "s3":
+        where = request.getfixturevalue("s3")
+        place = f"s3://bucket/{tmp_path.name}?endpoint_override={where}&scheme=http&region=us-east-1"
+    else:
+        place = f"memory://{tmp_path.name}"
+    made = Store.at(place)
+    yield made
+    made.remove_all()
+
+
+def test_every_store_keeps_its_promises(store: Store) -> None:
+    assert store.files() == []
+    for name in ("part-10", "part-2", "sub/part-1", "odd %20 name?#"):
+        store.write(name, name.encode())
+    assert [info.path for info in store.files()] == ["odd %20 name?#", "part-2", "part-10", "sub/part-1"]
+    assert [info.path for info in store.files("sub")] == ["sub/part-1"]
+    assert "sub/part-1" not in [info.path for info in store.files(recursive=False)]
+    assert store.child("sub").read("part-1") == store.read("sub/part-1") == b"sub/part-1"
+    root, _, query = store.path("odd %20 name?#").partition("?endpoint")
+    assert Store.at(root + (f"?endpoint{query}" if query else "")).uri == store.child("odd %20 name?#").uri
+    info = store.info("part-2")
+    assert info is not None
+    assert info.size == 6
+    assert info.modified > 0 or store.uri.startswith("memory:")
+    with store.open("part-10") as stream:
+        assert stream.read_at(2, 5) == b"10"
+    store.write("part-2", b"new")
+    assert store.read("part-2") == b"new"
+    store.delete("part-2")
+    store.delete("part-2")
+    assert (store.exists("part-2"), store.exists("sub"), store.is_folder("sub")) == (False, False, True)
+    with pytest.raises(DataError, match="part-2"):
+        store.read("part-2")
+    copy = pickle.loads(pickle.dumps(store))
+    assert copy == store
+    assert copy.read("part-10") == b"part-10"
+    store.remove_all()
+    assert store.files() == []
+
+
+def test_what_fails_leaves_nothing_behind(store: Store) -> None:
+    store.write("kept", b"old")
+
+    def fail(name: str) -> None:
+        with store.writer(name) as stream:
+            stream.write(b"half")
+            raise KeyError("on purpose")
+
+    for name in ("kept", "fresh"):
+        with pytest.raises(KeyError, match="on purpose"):
+            fail(name)
+    assert [info.path for info in store.files()] == ["kept"]
+    assert store.read("kept") == b"old"
+
+
+def test_create_is_put_if_absent(store: Store) -> None:
+    assert store.create("claim", b"first")
+    assert not store.create("claim", b"second")
+    assert store.read("claim") == b"first"
+    assert [info.path for info in store.files()] == ["claim"]
+
+
+def test_exactly_one_of_many_creates_locally(tmp_path: Path) -> None:
+    store, won = Store.at(tmp_path), []
+    start = threading.Barrier(8)
+
+    def claim(number: int) -> None:
+        start.wait()
+        if store.create("claim", str(number).encode() * 1000):
+            won.append(number)
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(won) == 1
+    assert store.read("claim") == str(won[0]).encode() * 1000
+
+
+def test_create_where_hard_links_are_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*names: str) -> None:
+        raise PermissionError(1, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    test_create_is_put_if_absent(Store.at(tmp_path))
+
+
+def test_local_addresses_are_absolute_and_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    places = ["data", "./data/", "link", "~/data", f"file://{tmp_path}/data", tmp_path / "x" / ".." / "data"]
+    assert {Store.at(place).uri for place in places} == {str((tmp_path / "data").resolve())}
+    assert Store.at("data").local == (tmp_path / "data").resolve()
+    assert Store.at("data").child("..").uri == str(tmp_path.resolve())
+
+
+def test_a_memory_mapped_file_is_read_without_a_copy(tmp_path: Path) -> None:
+    store = Store.at(tmp_path)
+    store.write("numbers", bytes(1 << 20))
+    before = pa.total_allocated_bytes()
+    with store.open("numbers", mmap=True) as stream:
+        assert stream.read_buffer(1 << 20).size == 1 << 20
+        assert pa.total_allocated_bytes() == before
+
+
+@pytest.mark.parametrize("place", ["nope://bucket/x", "s3://bucket/x?no_such_option=1"])
+def test_unknown_addresses_are_refused_with_a_remedy(place: str) -> None:
+    with pytest.raises(UsageError, match=r"Install fsspec|Correct the address"):
+        Store.at(place)
+
+
+def test_a_bucket_that_does_not_exist_is_the_machines_fault(s3: str) -> None:
+    nowhere = Store.at(f"s3://nowhere/x?endpoint_override={s3}&scheme=http&region=us-east-1")
+    with pytest.raises(MachineError, match="nowhere"):
+        nowhere.write("a", b"a")
+
+
+def test_the_endpoint_may_come_from_the_environment(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{s3}")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    store = Store.at("s3://bucket/environment/")
+    store.write("a", b"a")
+    assert store.uri == "s3://bucket/environment"
+    assert [info.path for info in store.files()] == ["a"]
+
+
+def test_partitions_in_an_object_store_are_a_source(store: Store) -> None:
+    for name, first in (
+        ("code=01/part-0.parquet", 0),
+        ("code=02/part-0.parquet", 5),
+        ("_locdist/x.parquet", 9),
+    ):
+        with store.writer(name) as stream:
+            pq.write_table(pa.table({"id": range(first, first + 5)}), stream)
+    root, mark, query = store.uri.partition("?")
+    for place in (store, store.uri, f"{root}/code=*/*.parquet{mark}{query}"):
+        found = source(place)
+        assert found.schema == pa.schema({"id": pa.int64(), "code": pa.string()})
+        (table,) = found.read(3, 7)
+        assert table.to_pydict() == {"id": [3, 4, 5, 6], "code": ["01", "01", "02", "02"]}
+    listed = source([store.path(f"code=0{number}/part-0.parquet") for number in (2, 1)])
+    assert [file.path for file in listed.files] == ["code=02/part-0.parquet", "code=01/part-0.parquet"]
+
+
+def test_digits_sort_as_numbers() -> None:
+    assert sorted(["b", "a10", "a2", "a02", "2", "10"], key=natural) == ["2", "10", "a02", "a2", "a10", "b"]
