@@ -4,6 +4,9 @@ An error says what was expected, what was given and what to do; its class says w
 exit code of the command line. Anything else that escapes is a fault of locdist itself (exit code 1).
 """
 
+import difflib
+from collections.abc import Iterable
+
 
 class LocdistError(Exception):
     """An error with a remedy.
@@ -52,3 +55,14 @@ class TooManyBadRows(DataError):
     """More bad rows than `max_bad` allows; everything else was written."""
 
     exit_code = 5
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A sentence that points to the closest of the `known` names, or lists them."""
+    names = list(known)
+    folded = {other.casefold(): other for other in names}
+    close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
+    if close:
+        return f"Did you mean {folded[close[0]]!r}?"
+    shown = ", ".join(repr(other) for other in names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"There are: {shown or 'no columns'}."

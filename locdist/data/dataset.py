@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from locdist.data.columns import is_category, is_class, number_remedy
-from locdist.data.schema import did_you_mean, is_number, is_text, is_vector, plain
+from locdist.data.schema import is_number, is_text, is_vector, plain
 from locdist.data.source import Source, Span, source
-from locdist.errors import UsageError
+from locdist.errors import UsageError, did_you_mean
 
 Columns = str | Sequence[str] | Mapping[str, float]
 Parts = tuple[tuple[str, float], ...]
@@ -34,9 +34,8 @@ class Roles:
         What a local model is fitted on; empty when it is the key.
     target : tuple of str
         What is predicted.
-    weight, offset, id : str or None
-        How much a row counts (at least 0); what is added to the linear predictor; what a row is called
-        (integers or strings).
+    weight, id : str or None
+        How much a row counts (at least 0); what a row is called (integers or strings, each once).
     metric : {"l2", "cosine", "ip"}
     scaling : {"standard", "none"} or None
         None: standard for columns of numbers, none for columns of vectors.
@@ -46,7 +45,6 @@ class Roles:
     features: Parts = ()
     target: tuple[str, ...] = ()
     weight: str | None = None
-    offset: str | None = None
     id: str | None = None
     metric: str = "l2"
     scaling: str | None = None
@@ -71,7 +69,7 @@ class Roles:
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that has a role, once."""
-        single = (name for name in (self.weight, self.offset, self.id) if name is not None)
+        single = (name for name in (self.weight, self.id) if name is not None)
         return tuple(dict.fromkeys([name for name, _ in self.key + self.features] + [*self.target, *single]))
 
     def to_json(self) -> dict[str, Any]:
@@ -86,7 +84,7 @@ class Roles:
             tuple((name, float(multiplier)) for name, multiplier in data[role])
             for role in ("key", "features")
         )
-        single = (data[name] for name in ("weight", "offset", "id", "metric", "scaling"))
+        single = (data[name] for name in ("weight", "id", "metric", "scaling"))
         return Roles(key, features, tuple(data["target"]), *single)
 
 
@@ -126,7 +124,6 @@ def dataset(
     features: Columns | None = None,
     target: str | Sequence[str] | None = None,
     weight: str | None = None,
-    offset: str | None = None,
     id: str | None = None,
     scaling: str | None = None,
     metric: str = "l2",
@@ -142,7 +139,7 @@ def dataset(
         Columns of numbers, of categories (strings, dictionaries) or of vectors; a mapping gives each a
         multiplier.
     target : str or list of str, optional
-    weight, offset, id : str, optional
+    weight, id : str, optional
     scaling : {"standard", "none"}, optional
     metric : {"l2", "cosine", "ip"}
         See `Roles`.
@@ -157,7 +154,7 @@ def dataset(
         When files are missing, damaged or disagree.
     """
     names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
-    roles = Roles(_parts(key), _parts(features or ()), names, weight, offset, id, metric, scaling)
+    roles = Roles(_parts(key), _parts(features or ()), names, weight, id, metric, scaling)
     return Dataset(source(data, bad_files=bad_files), roles)
 
 
@@ -218,6 +215,5 @@ _ALLOWED = {
     "features": "numbers, categories or vectors of numbers",
     "target": "numbers or classes",
     "weight": "numbers",
-    "offset": "numbers",
     "id": "integers or strings",
 }

@@ -21,8 +21,8 @@ from locdist.data.profile import (
     kind_of,
     scaling_of,
 )
-from locdist.data.schema import did_you_mean, plain, promote
-from locdist.errors import DataError
+from locdist.data.schema import plain, promote
+from locdist.errors import DataError, did_you_mean
 
 __all__ = ["UNSEEN_CATEGORY", "ColumnEncoding", "Encoding", "Rejected", "spread_warning"]
 

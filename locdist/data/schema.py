@@ -6,8 +6,7 @@ happens) and refuse the rest by name, so that a type conflict is found from the 
 of a run.
 """
 
-import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,17 +29,6 @@ class Unified:
 
     schema: pa.Schema
     absent: tuple[tuple[str, str], ...]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A sentence that points to the closest of the `known` names, or lists them."""
-    names = list(known)
-    folded = {other.casefold(): other for other in names}
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
-    if close:
-        return f"Did you mean {folded[close[0]]!r}?"
-    shown = ", ".join(repr(other) for other in names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"There are: {shown or 'no columns'}."
 
 
 def is_text(kind: pa.DataType) -> bool:

@@ -20,9 +20,9 @@ from locdist.data import arrays
 from locdist.data.folders import partition_values, spelled_column, unify_spelled
 from locdist.data.footers import Reading, SourceFile, describe
 from locdist.data.listing import PLACES, Listing, listing
-from locdist.data.schema import cast, did_you_mean, unify
+from locdist.data.schema import cast, unify
 from locdist.data.store import FileInfo, Store
-from locdist.errors import DataError, UsageError
+from locdist.errors import DataError, UsageError, did_you_mean
 
 BATCH_BYTES = 32 << 20
 _FOOTER_THREADS = 8

@@ -91,5 +91,23 @@ class StageFinished:
     seconds: float
 
 
-Event = StageStarted | TaskStarted | TaskFinished | TaskFailed | RecordDropped | Stopping | StageFinished
+@dataclass(frozen=True)
+class RunEnded:
+    """The last event of every run: `state` is "finished", "failed" or "stopped", as in status.json."""
+
+    state: str
+    exit_code: int
+    message: str
+
+
+Event = (
+    StageStarted
+    | TaskStarted
+    | TaskFinished
+    | TaskFailed
+    | RecordDropped
+    | Stopping
+    | StageFinished
+    | RunEnded
+)
 Listener = Callable[[Event], None]

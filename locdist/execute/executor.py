@@ -80,12 +80,12 @@ def _reported(loop: Loop) -> Iterator[None]:
     """Leave a status that says how the run ended."""
     try:
         yield
-        loop.status("finished", exit_code=0)
+        loop.ended("finished", 0)
     except KeyboardInterrupt as error:
-        loop.status("stopped", exit_code=getattr(error, "exit_code", 130), message=str(error))
+        loop.ended("stopped", getattr(error, "exit_code", 130), str(error))
         raise
     except Exception as error:
-        loop.status("failed", exit_code=getattr(error, "exit_code", 1), message=str(error))
+        loop.ended("failed", getattr(error, "exit_code", 1), str(error))
         raise
     finally:
         loop.executor.close()

@@ -17,6 +17,7 @@ from locdist.execute.events import (
     Failure,
     Listener,
     RecordDropped,
+    RunEnded,
     StageFinished,
     StageStarted,
     Stopping,
@@ -56,6 +57,7 @@ class Loop:
         self.stall_after, self.tell, self.command = stall_after, listener, command
         self.counts: dict[str, Counts] = {}
         self.in_flight: dict[str, int] = {}
+        self.ran: set[str] = set()
         self.signal, self.announced = 0, False
         self.written = 0.0
 
@@ -67,12 +69,14 @@ class Loop:
             self.tell(RecordDropped(dropped))
         for name in past.leftovers:
             self.folder.delete(name)
+        for stage, done in past.records.items():
+            self.counts[stage] = _counted(len(done), done)
         self.status("running")
-        return {stage: dict(records) for stage, records in past.records.items()}
+        return {stage: dict(done) for stage, done in past.records.items()}
 
     def stage(self, stage: Stage, records: dict[str, dict[str, Record]]) -> None:
         """Run a stage to its end, adding to its records; raises for the tasks that failed for good."""
-        if stage.name in self.counts:
+        if stage.name in self.ran:
             raise RuntimeError(f"next_stage returned {stage.name!r} again, though all its tasks are finished")
         _check_fits(stage, self.executor.capacity())
         done = records.setdefault(stage.name, {})
@@ -93,10 +97,9 @@ class Loop:
 
     def open(self, stage: Stage, done: Mapping[str, Record]) -> None:
         """Begin to count."""
-        rows = sum(record.rows for record in done.values())
-        bad = sum(record.bad_rows for record in done.values())
-        self.counts[stage.name] = Counts(len(stage.tasks), len(done), 0, rows, bad)
-        self.tell(StageStarted(stage, len(done), rows, sum(task.rows for task in stage.tasks)))
+        self.ran.add(stage.name)
+        self.counts[stage.name] = counts = _counted(len(stage.tasks), done)
+        self.tell(StageStarted(stage, len(done), counts.rows, sum(task.rows for task in stage.tasks)))
 
     def rounds(self, stage: Stage, todo: tuple[Task, ...], done: dict[str, Record]) -> dict[str, Failure]:
         """Attempt all tasks, then those that failed for a reason that may pass, ...; returns what failed for
@@ -185,11 +188,21 @@ class Loop:
             self.announced = True
             self.tell(Stopping(signal.Signals(self.signal).name, tuple(self.in_flight)))
 
+    def ended(self, state: str, exit_code: int, message: str = "") -> None:
+        """Say how the run ended, to programs and to listeners."""
+        self.status(state, exit_code=exit_code, message=message)
+        self.tell(RunEnded(state, exit_code, message))
+
     def status(self, state: str, every: float = 0.0, exit_code: int | None = None, message: str = "") -> None:
         """Write status.json, unless it is younger than `every` seconds."""
         if time.monotonic() - self.written >= every or not self.written:
             self.written = time.monotonic()
             write_status(self.folder, RunStatus(state, exit_code, message, self.command, dict(self.counts)))
+
+
+def _counted(total: int, done: Mapping[str, Record]) -> Counts:
+    rows = sum(record.rows for record in done.values())
+    return Counts(total, len(done), 0, rows, sum(record.bad_rows for record in done.values()))
 
 
 def _check_fits(stage: Stage, capacity: Resources | None) -> None:

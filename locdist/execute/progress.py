@@ -12,6 +12,7 @@ from locdist.execute.events import (
     Event,
     Listener,
     RecordDropped,
+    RunEnded,
     StageFinished,
     StageStarted,
     Stopping,
@@ -119,7 +120,7 @@ class Terminal:
         elif (text := sentence(event)) is not None:
             self._bars.console.print(text, highlight=False, markup=False)
         self._bars.update(self._bar, completed=self._tally.tasks, description=str(self._tally))
-        if isinstance(event, StageFinished):
+        if isinstance(event, StageFinished | RunEnded):
             self._bars.update(self._bar, visible=False)
             self._bars.stop()
 
@@ -139,7 +140,7 @@ def sentence(event: Event) -> str | None:
 
 
 def _finished(event: StageFinished) -> str:
-    failed = f", {event.failed} tasks failed" if event.failed else ""
+    failed = f", failed tasks: {event.failed}" if event.failed else ""
     bad = f", {event.bad_rows:,} bad" if event.bad_rows else ""
     counts = f"{event.tasks} tasks, {event.rows:,} rows{bad}{failed}"
     return f"{event.stage}: ended after {_duration(event.seconds)}, {counts}"

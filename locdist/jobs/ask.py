@@ -14,16 +14,17 @@ import torch
 from torch import Tensor
 
 from locdist.data.dataset import Dataset
-from locdist.data.schema import did_you_mean
 from locdist.data.source import Source, Span, source
 from locdist.data.store import Store
-from locdist.errors import TooManyBadRows, UsageError
+from locdist.errors import TooManyBadRows, UsageError, did_you_mean
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.diagnostics import Diagnostics
-from locdist.jobs.questions import Ask, added
+from locdist.jobs.places import Places
+from locdist.jobs.questions import BLOCK_ROWS, Ask, added
 from locdist.jobs.request import inputs, rows_per_task, snapshot, versions
+from locdist.jobs.spread import Spread, spread
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Stage, Task, remaining
 from locdist.plan.records import Record
@@ -250,6 +251,7 @@ def ask(request: Request, prepare: Callable[[Store], Ask], out: str | Path, runn
                 "the input files of the job", f"{len(claim.added)} more", "Start a new job in another folder."
             )
         question = prepare(folder)
+        Places.of(request.source, question.index).write(folder)
         plan = _planned(folder, question, request, rows)
         question = replace(question, index=question.index.probing(plan["nprobe"]))
         job = AskJob(folder, request.kind, question, rows, plan, started)
@@ -263,8 +265,9 @@ def ask_here(request: Request, question: Ask, limit: int | None) -> pa.Table:
     rows = _rows(request.source, limit)
     plan = tuning(question, request.k, request.recall, rows)
     tuned = replace(question, index=question.index.probing(plan["nprobe"]))
-    parts = [table for table, _ in tuned.tables(0, rows)]
-    return pa.concat_tables(parts) if parts else tuned.schema.empty_table()
+    blocks = [(start, min(start + BLOCK_ROWS, rows)) for start in range(0, rows, BLOCK_ROWS)]
+    answers = spread(lambda block: [table for table, _ in tuned.tables(*block)], blocks)
+    return pa.concat_tables([tuned.schema.empty_table(), *(table for part in answers for table in part)])
 
 
 def _rows(source: Source, limit: int | None) -> int:
@@ -298,8 +301,9 @@ def tuning(question: Ask, k: int, target: float, rows: int) -> dict[str, Any]:
     if index.exact or not len(queries):
         return {"nprobe": 0, "recall": None}
     first, second = slice(0, None, 2), slice(1 if len(queries) > 1 else 0, None, 2)
-    nprobe = tune(index, queries[first], k, None if own is None else own[first], target, index.layout.nlist)
-    audited = audit(index, queries[second], k, None if own is None else own[second], nprobe)
+    every = Spread(index)
+    nprobe = tune(every, queries[first], k, None if own is None else own[first], target, index.layout.nlist)
+    audited = audit(every, queries[second], k, None if own is None else own[second], nprobe)
     return {"nprobe": nprobe, "recall": asdict(audited)}
 
 

@@ -144,7 +144,8 @@ class BuildIndex:
     def finish(self, records: Records) -> Generation:
         """Write the lists and, last, the manifest; then drop what only the build needed."""
         packed = [record for _, record in sorted(records["pack"].items())]
-        self.folder.write(LISTS, ipc(self._lists(records)))
+        lists = ipc(self._lists(records))
+        self.folder.write(LISTS, lists)
         recipe, space, profile = self._recipe(records), self._space(records), self._merged(records)
         choice = self._choice(recipe)
         layout = Layout(
@@ -161,7 +162,7 @@ class BuildIndex:
             vocabulary=recipe.labels,
             recall=self.options.recall,
             shards=tuple(_shard(record) for record in packed),
-            lists_checksum=digest(self.folder.read(LISTS)),
+            lists=ShardFile(LISTS, choice.nlist, len(lists), digest(lists)),
             source={
                 "fingerprint": self.support.source.fingerprint,
                 "files": len(self.support.source.files),

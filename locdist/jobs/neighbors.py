@@ -75,6 +75,21 @@ def neighbors(
     Report or pa.Table
         A table when `out` is None. Distances are true distances; for the metric "ip", inner products.
     """
+    request, question = asked(index, queries, k, keep, recall)
+    if out is None:
+        return ask_here(request, question, limit)
+    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    return ask(request, lambda folder: question, out, running)
+
+
+def asked(
+    index: Generation | str | Path,
+    queries: Any,
+    k: int,
+    keep: str | Sequence[str] | None = None,
+    recall: float | None = None,
+) -> tuple[Request, FindRows]:
+    """What `neighbors` runs and `plan` describes: the request pinned, and the question of its tasks."""
     index = index if isinstance(index, Generation) else open_index(index)
     if not 1 <= k <= index.layout.rows:
         raise UsageError(
@@ -84,8 +99,4 @@ def neighbors(
     question = FindRows(source=source, index=index, keep=kept(keep, source, index.layout.roles["id"]), k=k)
     choices = {"index": index.fingerprint, "keep": question.keep}
     target = index.layout.recall if recall is None else recall
-    request = Request("neighbors", source, k, choices, target, (index.folder,))
-    if out is None:
-        return ask_here(request, question, limit)
-    running = Running(executor, overwrite, limit, max_bad, listener, command)
-    return ask(request, lambda folder: question, out, running)
+    return Request("neighbors", source, k, choices, target, (index.folder,)), question

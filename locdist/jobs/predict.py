@@ -13,7 +13,6 @@ from locdist.execute.executor import Executor
 from locdist.jobs.ask import Report, Request, Running, ask, ask_here, kept, queries_of
 from locdist.jobs.present import Presentation
 from locdist.jobs.questions import Ask, Block
-from locdist.local.kernels import DotProduct
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.search.generation import Generation, open_index
@@ -105,6 +104,23 @@ def predict(
     ------
     UsageError, DataError, MachineError, TooManyBadRows
     """
+    request, question = asked(method, index, queries, keep, extras, explain, recall)
+    if out is None:
+        return ask_here(request, question, limit)
+    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    return ask(request, lambda folder: question, out, running)
+
+
+def asked(
+    method: Method | str | Mapping[str, Any],
+    index: Generation | str | Path,
+    queries: Any,
+    keep: str | Sequence[str] | None = None,
+    extras: Sequence[str] = (),
+    explain: int = 0,
+    recall: float | None = None,
+) -> tuple[Request, PredictRows]:
+    """What `predict` runs and `plan` describes: the request that is pinned, and the question of its tasks."""
     chosen = named(method)
     index = index if isinstance(index, Generation) else open_index(index)
     source = queries_of(queries)
@@ -121,11 +137,7 @@ def predict(
         "explain": explain,
     }
     target = index.layout.recall if recall is None else recall
-    request = Request("predict", source, chosen.layer.k, choices, target, (index.folder,))
-    if out is None:
-        return ask_here(request, question, limit)
-    running = Running(executor, overwrite, limit, max_bad, listener, command)
-    return ask(request, lambda folder: question, out, running)
+    return Request("predict", source, chosen.layer.k, choices, target, (index.folder,)), question
 
 
 def check(method: Method, index: Generation, own: bool = False) -> None:
@@ -138,13 +150,7 @@ def check(method: Method, index: Generation, own: bool = False) -> None:
             str(layer.k),
             "Choose a smaller k.",
         )
-    dot, ip = isinstance(layer.kernel, DotProduct), layout.metric == "ip"
-    if dot != ip:
-        raise UsageError(
-            "the dot-product kernel with the metric 'ip', and any other kernel with a distance",
-            f"kernel {layer.kernel.name!r} on an index of metric {layout.metric!r}",
-            "Choose another kernel, or build the index with another metric.",
-        )
+    layer.check(layout.metric)
     if "codes" in layer.needs and index.vocabulary is None:
         raise UsageError(
             f"a single target of classes for {method.name}",

@@ -69,6 +69,12 @@ class Ask(ABC):
 
     own: bool = False
 
+    def __post_init__(self) -> None:
+        for encoding in (self.index.key, self.index.features):
+            if encoding is not None:
+                encoding.check(self.source.schema)  # a missing column or another width: before any work
+        self.source.check(self.read_columns)
+
     @abstractmethod
     def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
         """Output columns [q] besides the kept ones (with a `status`), and sums to add up over blocks."""

@@ -51,6 +51,8 @@ class Recipe:
         matrices: dict[str, NDArray[Any]] = {"key": keys}
         for name, (values, wrong) in self._numbers(table).items():
             matrices[name], bad = values, bad | wrong
+        if self.roles.id is not None:
+            bad = bad | table.column(self.roles.id).is_null().to_numpy()
         good = np.flatnonzero(~bad)
         rows = {name: values[good] for name, values in matrices.items()}
         stored = {

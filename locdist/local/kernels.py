@@ -6,7 +6,6 @@ bandwidth, the kernels are those of the literature (Wand and Jones, Kernel Smoot
 constants that normalization removes.
 """
 
-import difflib
 import math
 import numbers
 from abc import ABC, abstractmethod
@@ -17,7 +16,7 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from torch import Tensor
 
-from locdist.errors import UsageError
+from locdist.errors import UsageError, did_you_mean
 from locdist.local.neighborhood import Neighborhood
 
 _LOWEST = torch.finfo(torch.float64).min  # finite, so that -inf less it is -inf and not nan
@@ -225,9 +224,7 @@ def kernel(choice: str | Kernel, bandwidth: object = None) -> Kernel:
             "one bandwidth", f"{choice} and bandwidth={bandwidth!r}", "Give it inside the kernel."
         )
     if choice not in KERNELS:
-        close = difflib.get_close_matches(str(choice), KERNELS, 1)
-        remedy = f"Did you mean {close[0]!r}?" if close else "Choose one of them."
-        raise UsageError(f"a kernel of {', '.join(sorted(KERNELS))}", repr(choice), remedy)
+        raise UsageError("the name of a kernel", repr(choice), did_you_mean(str(choice), KERNELS))
     return KERNELS[choice]() if bandwidth is None else KERNELS[choice](parse_bandwidth(bandwidth))
 
 

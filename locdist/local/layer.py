@@ -15,7 +15,7 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import WANTS, Answers, Status
-from locdist.local.kernels import Kernel, weigh
+from locdist.local.kernels import DotProduct, Kernel, weigh
 from locdist.local.models import LocalModel
 from locdist.local.neighborhood import Neighborhood
 
@@ -25,6 +25,10 @@ _UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
 
 class Index(Protocol):
     """A support that can be searched."""
+
+    @property
+    def metric(self) -> str:
+        """What distances are: squared Euclidean ("l2", and "cosine" of unit rows) or minus a product ("ip")."""
 
     def search(self, queries: Tensor, k: int, own: Tensor | None) -> Neighborhood:
         """Distances and ids of the k nearest rows of finite queries [q, d], never a query's row `own` [q].
@@ -81,6 +85,15 @@ class Layer:
         """What an index must gather for this layer."""
         return self.kernel.needs | self.model.needs
 
+    def check(self, metric: str) -> None:
+        """UsageError unless the kernel goes with the metric of an index: scores are no distances."""
+        if isinstance(self.kernel, DotProduct) != (metric == "ip"):
+            raise UsageError(
+                "the dot-product kernel with the metric 'ip', and any other kernel with a distance",
+                f"kernel {self.kernel.name!r} on an index of metric {metric!r}",
+                "Choose another kernel, or index with another metric.",
+            )
+
     def solve(self, hood: Neighborhood, want: frozenset[str] = frozenset()) -> Answers:
         """Answers of one tile whose neighborhoods hold what the layer `needs`."""
         weights = weigh(self.kernel, hood)
@@ -107,7 +120,7 @@ class Layer:
         query_features : Tensor [q, m], optional
             What the local model is evaluated at; the queries themselves by default.
         own : Tensor [q] int64, optional
-            The support's id of each query, -1 for none; ignored without `leave_one_out`.
+            The support's row that each query is, -1 for none; ignored without `leave_one_out`.
         bad : Tensor [q] bool, optional
             Queries known to be bad. Those that are not finite are bad too; they get the status BAD_QUERY.
         want : frozenset of str
@@ -116,10 +129,11 @@ class Layer:
         Raises
         ------
         UsageError
-            If shapes do not fit, `something unknown is wanted.
+            If shapes or kernel and metric do not fit, or something unknown is wanted.
         """
         features = queries if query_features is None else query_features
         own = own if self.leave_one_out else None
+        self.check(index.metric)
         _check(queries, features, own, bad, want)
         refused = ~(queries.isfinite().all(1) & features.isfinite().all(1))
         refused = refused if bad is None else refused | bad

@@ -132,9 +132,16 @@ def smallest(distances: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     distances = distances.masked_fill(ids < 0, float("inf"))
     distances, ids = _with_ties(distances, ids, k)
+    near, order = distances.sort(dim=1)
+    tied = ((near[:, 1:] == near[:, :-1]) & near[:, 1:].isfinite()).any(dim=1)
+    if tied.any():  # rare, and twice the work
+        order[tied] = _by_id(distances[tied], ids[tied])
+    return _padded(near[:, :k], ids.gather(1, order[:, :k]), k)
+
+
+def _by_id(distances: Tensor, ids: Tensor) -> Tensor:
     order = torch.where(ids < 0, _LAST, ids).argsort(dim=1)
-    order = order.gather(1, distances.gather(1, order).argsort(dim=1, stable=True))[:, :k]
-    return _padded(distances.gather(1, order), ids.gather(1, order), k)
+    return order.gather(1, distances.gather(1, order).argsort(dim=1, stable=True))
 
 
 def _with_ties(distances: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:

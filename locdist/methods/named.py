@@ -3,12 +3,11 @@
 `method` finds them by their registered names, which are the Python names with hyphens.
 """
 
-import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from locdist.errors import UsageError
+from locdist.errors import UsageError, did_you_mean
 from locdist.local.kernels import Nearest, kernel, spec
 from locdist.local.layer import Layer
 from locdist.local.models import Constant, Linear, LocalModel, Vote
@@ -171,11 +170,9 @@ def method(choice: str | Mapping[str, Any] | Method, parameters: Mapping[str, An
     return maker(**given)
 
 
-def _known(name: str, names: Mapping[str, object], what: str) -> str:
+def _known(name: str, names: Iterable[str], what: str) -> str:
     if name not in names:
-        close = difflib.get_close_matches(name, names, 1)
-        hint = f"Did you mean {close[0]!r}?" if close else "Choose one of these."
-        raise UsageError(f"a {what} among {', '.join(names)}", repr(name), hint)
+        raise UsageError(f"a {what}", repr(name), did_you_mean(name, names))
     return name
 
 

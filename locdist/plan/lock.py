@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,12 @@ def _take(folder: Store, token: str) -> None:
 def _beat(folder: Store, token: str, stop: threading.Event) -> None:
     since = time.time()
     while not stop.wait(BEAT):
-        folder.write(LOCK, _holder(token, since))
+        with suppress(
+            MachineError
+        ):  # the next beat tries again, and there are several before the lease is stale
+            if _leased(folder).get("token") != token:
+                return  # somebody took over while we were suspended
+            folder.write(LOCK, _holder(token, since))
 
 
 def _leased(folder: Store) -> dict[str, Any]:

@@ -211,7 +211,7 @@ def _clear(folder: Store) -> None:
 
 def _check_apart(folder: str, name: str) -> None:
     out, source = _parts(folder), _parts(name)
-    if all(fnmatchcase(mine, theirs) for mine, theirs in zip(out, source, strict=False)):
+    if all(mine == theirs or fnmatchcase(mine, theirs) for mine, theirs in zip(out, source, strict=False)):
         relation = "is" if len(out) == len(source) else "contains" if len(out) < len(source) else "lies in"
         raise UsageError(
             "an output folder apart from the inputs",
@@ -221,11 +221,14 @@ def _check_apart(folder: str, name: str) -> None:
 
 
 def _parts(uri: str) -> tuple[str, ...]:
-    """Components of a path, an address or a pattern, up to a "**"; local ones absolute and without symlinks."""
+    """Components of a path, an address or a pattern, up to a "**"; local ones absolute, symlinks resolved."""
     if "://" in uri and not uri.startswith("file:"):
         scheme, _, rest = uri.partition("?")[0].partition("://")
         return (scheme + ":", *posixpath.normpath(rest).split("/"))
-    parts = Path(uri.removeprefix("file://")).expanduser().parts
+    path = Path(uri.removeprefix("file://")).expanduser()
+    if path.exists():  # also one with brackets in its name
+        return path.resolve().parts
+    parts = path.parts
     wild = next((place for place, part in enumerate(parts) if set(part) & set("*?[")), len(parts))
     below = parts[wild : parts.index("**") if "**" in parts else None]
     return (*Path(*parts[:wild]).resolve().parts, *below)

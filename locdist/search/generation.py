@@ -25,6 +25,7 @@ from locdist.data.encoding import Encoding
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.local.neighborhood import Neighborhood, smallest
+from locdist.search.cache import local_copy
 from locdist.search.exact import exact_neighbors
 from locdist.search.layout import LISTS, Layout, digest, read_manifest
 from locdist.search.lists import CodeFile, Lists
@@ -65,6 +66,11 @@ class Generation:
         return Layout.from_json(text, self.folder)
 
     @property
+    def metric(self) -> str:
+        """How rows are compared."""
+        return self.layout.metric
+
+    @property
     def probes(self) -> int:
         """Lists searched for each query."""
         return min(self.nprobe or math.ceil(math.sqrt(self.layout.nlist)), self.layout.nlist)
@@ -94,6 +100,12 @@ class Generation:
         """
         wanted = k + (own is not None)
         files = self._files
+        if queries.ndim != 2 or queries.shape[1] != self.layout.width:
+            raise UsageError(
+                f"encoded queries [q, {self.layout.width}] to match the index",
+                str(list(queries.shape)),
+                "Pass tables or files to predict, which encodes them.",
+            )
         if self.exact:
             hood = exact_neighbors(files.rows, queries, wanted, self.layout.metric, files.center)
             order = torch.arange(len(queries))
@@ -185,8 +197,9 @@ class Generation:
         hood = self._rank(queries, files.lists.scan(asked, near, lists, k + spare), k)
         short = (~hood.found[:, -1]).nonzero().flatten()
         if len(short) and lists.shape[1] < self.layout.nlist:
-            wider = files.lists.assign(np.ascontiguousarray(asked[short]), _WIDEN * lists.shape[1])
-            rest = self._probe(queries[short], np.ascontiguousarray(asked[short]), *wider, k)
+            again = asked[short.numpy()]  # NumPy takes a tensor of one element for a number
+            wider = files.lists.assign(again, _WIDEN * lists.shape[1])
+            rest = self._probe(queries[short], again, *wider, k)
             hood.distances[short], hood.ids[short] = rest.distances, rest.ids
         return hood
 
@@ -234,7 +247,7 @@ class _Files:
 
     @functools.cached_property
     def lists(self) -> Lists:
-        table = _Mapped.open(self.root / LISTS, None).batch
+        table = _Mapped.open(self.root / LISTS, self.layout.sizes[LISTS]).batch
         shard_of, sizes = array(table.column("shard")), array(table.column("rows"))
         files = tuple(
             shard.codes(tuple(sizes[shard_of == number].tolist())) for number, shard in enumerate(self.shards)
@@ -251,9 +264,9 @@ class _Mapped:
     batch: pa.RecordBatch
 
     @staticmethod
-    def open(path: Path, size: int | None) -> "_Mapped":
+    def open(path: Path, size: int) -> "_Mapped":
         actual = path.stat().st_size if path.exists() else -1
-        if actual < 0 or (size is not None and actual != size):
+        if actual != size:
             raise DataError(
                 f"{path.name} of {size} bytes in the index {path.parent}",
                 "no file" if actual < 0 else f"{actual} bytes",
@@ -272,11 +285,8 @@ class _Mapped:
 
 @functools.lru_cache(maxsize=8)
 def _opened(folder: str, fingerprint: str) -> _Files:
-    store = Store.at(folder)
     layout = Generation(folder, fingerprint).layout
-    if store.local is None:
-        raise UsageError("an index on a local or shared path", folder, "Copy the index to each node first.")
-    return _Files(layout, Path(store.local))
+    return _Files(layout, local_copy(Store.at(folder), fingerprint, layout.sizes))
 
 
 def open_index(folder: str | Path) -> Generation:

@@ -15,7 +15,7 @@ LISTS = "lists.arrow"
 
 @dataclasses.dataclass(frozen=True)
 class ShardFile:
-    """One shard: its name below the folder, rows, bytes and content hash (blake2b-128)."""
+    """One file of a generation: its name below the folder, rows, bytes and content hash (blake2b-128)."""
 
     name: str
     rows: int
@@ -45,7 +45,8 @@ class Layout:
     recall : float
         The target that searches are tuned to.
     shards : tuple of ShardFile
-    lists_checksum : str
+    lists : ShardFile
+        The table of lists.
     source : dict
         Fingerprint, number of files and rows of the data indexed, and the bad rows dropped, by column and
         reason.
@@ -66,9 +67,14 @@ class Layout:
     vocabulary: dict[str, Any] | None
     recall: float
     shards: tuple[ShardFile, ...]
-    lists_checksum: str
+    lists: ShardFile
     source: dict[str, Any]
     versions: dict[str, str]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file besides the manifest."""
+        return {file.name: file.bytes for file in (*self.shards, self.lists)}
 
     def to_json(self) -> bytes:
         """The manifest's bytes."""
@@ -91,6 +97,7 @@ class Layout:
                 "Build it again with this version of locdist.",
             )
         fields["shards"] = tuple(ShardFile(**shard) for shard in fields["shards"])
+        fields["lists"] = ShardFile(**fields["lists"])
         return Layout(**fields | {"center": tuple(fields["center"])})
 
 

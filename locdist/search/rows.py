@@ -58,18 +58,24 @@ class Rows:
         weight of zero hides.
         """
         wanted = np.maximum(ids.numpy().reshape(-1), 0)
-        starts = self.starts
-        homes = np.searchsorted(starts, wanted, side="right") - 1
-        visited = np.unique(homes)
-        first = self.shards[visited[0]][column]
-        if len(visited) == 1:
-            values = np.take(first, wanted - starts[visited[0]], axis=0)
+        first, last = (
+            np.searchsorted(self.starts, [wanted.min(initial=0), wanted.max(initial=0)], "right") - 1
+        )
+        if first == last:
+            values = np.take(self.shards[first][column], wanted - self.starts[first], axis=0)
         else:
-            values = np.empty((len(wanted), *first.shape[1:]), first.dtype)
-            for home in visited:
-                here = homes == home
-                values[here] = np.take(self.shards[home][column], wanted[here] - starts[home], axis=0)
-        return torch.from_numpy(values.reshape(*ids.shape, *first.shape[1:]))
+            values = self._collect(column, wanted)
+        return torch.from_numpy(values.reshape(*ids.shape, *values.shape[1:]))
+
+    def _collect(self, column: str, wanted: NDArray[np.int64]) -> NDArray[Any]:
+        """Rows that lie in several shards."""
+        homes = np.searchsorted(self.starts, wanted, side="right") - 1
+        some = self.shards[0][column]
+        values = np.empty((len(wanted), *some.shape[1:]), some.dtype)
+        for home in np.flatnonzero(np.bincount(homes)):
+            here = np.flatnonzero(homes == home)
+            values[here] = np.take(self.shards[home][column], wanted[here] - self.starts[home], axis=0)
+        return values
 
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The neighborhood with the columns that a kernel and a model need."""

@@ -1,9 +1,9 @@
-"""A small real job for the tests of plan and execute, and a driver that can be started, and killed, as a process:
+"""A small real job for the tests of plan and execute, and a driver to be started, and killed, as a process:
 
-python -m tests.system.small_job OUT LOG [--tasks N] [--workers N] [--processes] [--delay S] [--fault NAME] [--overwrite]
+python -m tests.system.small_job OUT LOG [--tasks N] [--workers N] [--processes] [--delay S] [--fault NAME]
 
-Each task writes ten rows of Parquet. What it did is in LOG (one file for each start of a task, so that a task that ran twice is seen), because
-records only tell of what was committed.
+Each task writes ten rows of Parquet. Every start of a task leaves a file in LOG, because records only tell of
+what was committed.
 """
 
 import argparse
@@ -90,7 +90,9 @@ class SmallJob:
         return {stage: dict(done) for stage, done in records.items()}
 
 
-def small_job(folder: Store, function: Callable[[Task, Attempt], Record], tasks: int = 8, stages: int = 1) -> SmallJob:
+def small_job(
+    folder: Store, function: Callable[[Task, Attempt], Record], tasks: int = 8, stages: int = 1
+) -> SmallJob:
     """Stages named write-0, ... with tasks part-00000, ..."""
     return SmallJob(
         folder,
@@ -98,7 +100,13 @@ def small_job(folder: Store, function: Callable[[Task, Attempt], Record], tasks:
             Stage(
                 f"write-{stage}",
                 tuple(
-                    Task(f"part-{i:05}", (f"{'' if stage == 0 else f'{stage}/'}part-{i:05}.parquet",), (i,), function, ROWS)
+                    Task(
+                        f"part-{i:05}",
+                        (f"{'' if stage == 0 else f'{stage}/'}part-{i:05}.parquet",),
+                        (i,),
+                        function,
+                        ROWS,
+                    )
                     for i in range(tasks)
                 ),
             )
@@ -124,7 +132,7 @@ def main(arguments: list[str] | None = None) -> int:
         with claimed(folder, Manifest("small", {"tasks": given.tasks})):
             run(job, Local(given.workers, given.processes))
     except (LocdistError, Stopped) as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return error.exit_code
     return 0
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +15,23 @@ import pytest
 from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError, MachineError, UsageError
 from locdist.plan import lock
-from locdist.plan.manifest import MANIFEST, Manifest, Pinned, check_folder, claim, claimed, differences, read_manifest
+from locdist.plan.manifest import (
+    MANIFEST,
+    Manifest,
+    Pinned,
+    check_folder,
+    claim,
+    claimed,
+    differences,
+    read_manifest,
+)
 from locdist.plan.records import COMMITS, Record, commit, compact, finished, forget, history, sealed
 from locdist.plan.status import Counts, RunStatus, read_status, write_status
 
 FILES = (Pinned("a.parquet", 100, 1, "f1", 10), Pinned("b.parquet", 200, 2, "f2", 20))
-ASKED = Manifest("predict", {"method": {"name": "local-linear", "k": 64}, "keep": ("id",)}, FILES, {"torch": "2.13"})
+ASKED = Manifest(
+    "predict", {"method": {"name": "local-linear", "k": 64}, "keep": ("id",)}, FILES, {"torch": "2.13"}
+)
 
 
 @pytest.fixture
@@ -43,7 +55,11 @@ CHANGED = replace(FILES[0], size=101), replace(FILES[0], modified=9), replace(FI
     "change, error, words",
     [
         ({"kind": "neighbors"}, UsageError, ["kind", "predict", "neighbors"]),
-        ({"request": {"method": {"name": "local-linear", "k": 32}, "keep": ["id"]}}, UsageError, ["method.k", "64", "32"]),
+        (
+            {"request": {"method": {"name": "local-linear", "k": 32}, "keep": ["id"]}},
+            UsageError,
+            ["method.k", "64", "32"],
+        ),
         ({"request": {"method": {"name": "local-linear", "k": 64}}}, UsageError, ["keep", "None"]),
         ({"snapshot": (CHANGED[0], FILES[1])}, DataError, ["a.parquet", "size", "100", "101"]),
         ({"snapshot": (CHANGED[1], FILES[1])}, DataError, ["a.parquet", "modified"]),
@@ -88,7 +104,9 @@ def test_a_folder_of_somebody_else_is_left_alone(folder: Store, overwrite: bool)
     assert [file.path for file in folder.files()] == ["thesis.tex"]
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"kind": "predict", "format": 99, "request": {}, "snapshot": []}'])
+@pytest.mark.parametrize(
+    "content", [b"", b"[]", b"{}", b'{"kind": "predict", "format": 99, "request": {}, "snapshot": []}']
+)
 def test_a_manifest_that_cannot_be_read_is_refused(folder: Store, content: bytes):
     folder.write(MANIFEST, content)
     with pytest.raises(DataError, match="manifest"):
@@ -115,15 +133,29 @@ def test_output_and_input_stay_apart(tmp_path: Path, out: str, given: str, word:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.parquet").write_bytes(b"input")
     (tmp_path / "link").symlink_to("data")
-    with pytest.raises(UsageError, match=word), claimed(Store(str(tmp_path / out)), ASKED, [str(tmp_path / given)], True):
+    with (
+        pytest.raises(UsageError, match=word),
+        claimed(Store(str(tmp_path / out)), ASKED, [str(tmp_path / given)], True),
+    ):
         pass
     assert (tmp_path / "data" / "a.parquet").read_bytes() == b"input"
     assert not (tmp_path / "_locdist").exists()
 
 
+def test_a_folder_with_brackets_in_its_name_is_no_pattern(tmp_path: Path):
+    (tmp_path / "data[1]").mkdir()
+    with pytest.raises(UsageError, match="is the input"):
+        check_folder(Store.at(tmp_path / "data[1]"), [str(tmp_path / "data[1]")])
+
+
 def test_neighboring_folders_are_apart(tmp_path: Path):
     (tmp_path / "data").mkdir()
-    names = [str(tmp_path / "data"), "s3://bucket/data", str(tmp_path / "*.parquet"), str(tmp_path / "data" / "**")]
+    names = [
+        str(tmp_path / "data"),
+        "s3://bucket/data",
+        str(tmp_path / "*.parquet"),
+        str(tmp_path / "data" / "**"),
+    ]
     check_folder(Store.at(tmp_path / "data2"), names)
     with pytest.raises(UsageError, match="lies in"):
         check_folder(Store("s3://bucket/data/out?region=x"), ["s3://bucket/data/"])
@@ -134,7 +166,7 @@ def test_differences_name_every_leaf():
     assert list(differences(old, new)) == [("a[1].b", 2, 3), ("c", 1, None), ("d", True, 1)]
 
 
-# ---------------------------------------------------------------------------------------------------- records
+# ---- records ----
 
 
 def done(folder: Store, name: str, stage: str = "predict", content: bytes = b"rows") -> Record:
@@ -156,7 +188,9 @@ def test_an_output_that_was_not_written_is_not_committed(folder: Store):
 
 
 @pytest.mark.parametrize("joined", [False, True])
-@pytest.mark.parametrize("damage, word", [("missing", "is missing"), ("short", "has 2 bytes, 4 were recorded")])
+@pytest.mark.parametrize(
+    "damage, word", [("missing", "is missing"), ("short", "has 2 bytes, 4 were recorded")]
+)
 def test_a_record_without_its_output_is_dropped(folder: Store, joined: bool, damage: str, word: str):
     records = {name: done(folder, name) for name in ("part-1", "part-2")}
     if joined:
@@ -213,7 +247,7 @@ def test_status_says_the_same_when_read_again(folder: Store):
     assert read_status(folder) == status
 
 
-# ------------------------------------------------------------------------------------------------------- lock
+# ---- lock ----
 
 HOLD = """
 import sys, time
@@ -251,9 +285,9 @@ def test_a_lease_is_renewed_and_taken_over_when_it_is_stale(folder: Store, monke
         first = json.loads(folder.read(lock.LOCK))
         with pytest.raises(MachineError, match="lock held by process"), lock._lease(folder):
             pass
-        for _ in range(500):
-            if json.loads(folder.read(lock.LOCK))["beat"] > first["beat"]:
-                break
+        end = time.monotonic() + 10
+        while json.loads(folder.read(lock.LOCK))["beat"] == first["beat"] and time.monotonic() < end:
+            time.sleep(0.01)
         assert json.loads(folder.read(lock.LOCK))["beat"] > first["beat"]
     assert not folder.exists(lock.LOCK)
     folder.write(lock.LOCK, json.dumps({**first, "beat": first["beat"] - 2 * lock.STALE}).encode())

@@ -76,7 +76,12 @@ def test_predicted_seconds_are_those_measured(search, measured):
     assert measured * 0.8 < seconds < measured * 1.6
 
 
-MORE = [{"queries": 2000, "block": 2000}, {"solve": Solve(k=64, d=8)}, {"solve": Solve(k=32, d=16)}, {"row_bytes": 100}]
+MORE = [
+    {"queries": 2000, "block": 2000},
+    {"solve": Solve(k=64, d=8)},
+    {"solve": Solve(k=32, d=16)},
+    {"row_bytes": 100},
+]
 MORE += [{"solve": Solve(k=32, d=8, m=8)}, {"solve": Solve(k=32, d=8, want={"neighbors"})}]
 MORE += [{"search": Search(1000, resident=1000)}, {"search": Search(1000, candidates=100)}]
 
@@ -96,7 +101,9 @@ def test_memory_depends_on_the_block_and_not_on_the_task():
 @pytest.mark.parametrize(
     "estimate",
     [
-        predict_cost(10**6, 10**6, Search(10**6, nlist=1000, nprobe=8), Solve(k=500, d=64, m=4, want={"coefficients"})),
+        predict_cost(
+            10**6, 10**6, Search(10**6, nlist=1000, nprobe=8), Solve(k=500, d=64, m=4, want={"coefficients"})
+        ),
         assign_cost(10**6, 64, nlist=1000),
         pack_cost(10**6, 64, code_bytes=128),
     ],

@@ -1,0 +1,217 @@
+"""`evaluate`: how good a finished prediction is, streamed over its partitions.
+
+The truth is a column that the output kept, or it is read from the queries that the manifest pinned: output
+row i is query i. Rows without a prediction and rows without a truth are counted and never scored as something
+they are not.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from locdist.data.source import Source, source
+from locdist.data.store import Store
+from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.jobs.ask import REPORT
+from locdist.jobs.places import Places
+from locdist.jobs.scorers import Scored, Scorer, scorer
+from locdist.jobs.scores import CLIP, ClassSums
+from locdist.plan.manifest import read_manifest
+from locdist.search.generation import open_index
+
+
+@dataclass(frozen=True)
+class ClassCount:
+    """Rows of a class: `rows` that are it, `predicted` as it, and `correct`, which are both."""
+
+    rows: int
+    predicted: int
+    correct: int
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Metrics of a finished prediction; rows = n + missing + unknown.
+
+    Parameters
+    ----------
+    folder, target : str
+        The output, and the column of the truth.
+    rows, n : int
+        Rows of the output, and those with a prediction and a truth, which the metrics are about.
+    missing : dict
+        Rows with a truth and no prediction, by status.
+    unknown : int
+        Rows whose truth is null or not finite.
+    metrics : dict
+        For numbers rmse, mae, bias (mean of prediction − truth) and r2; for classes, and for numbers whose
+        truth is 0 or 1, log_loss (probabilities clipped at 1e-15), brier (two classes: mean squared error of
+        one; more: sum over the classes) and accuracy (numbers: at least 0.5 is 1).
+    classes : dict
+        For classes and 0/1 truths the counts of each.
+    unseen : int
+        Rows among `n` of classes that the support did not have: their probability is 0.
+    outside : int
+        Predictions of 0/1 truths outside [0, 1], clipped for log-loss and Brier score.
+    """
+
+    folder: str
+    target: str
+    rows: int
+    n: int
+    missing: dict[str, int]
+    unknown: int
+    metrics: dict[str, float]
+    classes: dict[str, ClassCount] = field(default_factory=dict)
+    unseen: int = 0
+    outside: int = 0
+
+    def to_json(self) -> bytes:
+        """The evaluation as JSON; a metric that is not defined is null."""
+        defined = {name: value if np.isfinite(value) else None for name, value in self.metrics.items()}
+        return json.dumps(asdict(self) | {"metrics": defined}, indent=1).encode()
+
+    def __str__(self) -> str:
+        lines = [f"{self.target!r} in {self.folder}: {self.n:,} of {self.rows:,} rows scored"]
+        lines += [f"{count:,} rows without a prediction: {status}" for status, count in self.missing.items()]
+        lines += [f"{self.unknown:,} rows without a truth"] if self.unknown else []
+        lines += [f"{self.unseen:,} rows of classes that the support did not have"] if self.unseen else []
+        lines += [f"  {name:<10}{value:>14.6g}" for name, value in self.metrics.items()]
+        if "log_loss" in self.metrics:
+            outside = f"; {self.outside:,} predictions outside [0, 1] clipped" if self.outside else ""
+            lines.append(f"  (log-loss: probabilities clipped at {CLIP:g}{outside})")
+        return "\n".join([*lines, *_counts(self.classes)])
+
+
+def evaluate(folder: str | Path, target: str | None = None, truth: Any = None) -> Evaluation:
+    """Metrics of a finished prediction.
+
+    Parameters
+    ----------
+    folder : path or URI
+        The output of `predict` or `transform`.
+    target : str, optional
+        The column of the truth, in the output or in the queries; the target of the index by default.
+    truth : path, pattern or data, optional
+        Where the column is instead: as many rows as the output, in its order.
+
+    Returns
+    -------
+    Evaluation
+
+    Raises
+    ------
+    UsageError
+        For a folder without a finished prediction, or a column that does not exist.
+    DataError
+        When the truth has another number of rows than the output, or a type that does not fit.
+    """
+    store = Store.at(folder)
+    output = finished_output(store)
+    target = target or _target(store)
+    known = output if truth is None and target in output.schema.names else _truth(store, target, truth)
+    _check_rows(output, known)
+    index = Places.read(store).index
+    how = scorer(output.schema, known.schema.field(target), lambda: open_index(index).vocabulary)
+    start = how.score(_empty(output, how.columns), _empty(known, [target]).column(target))
+    parts = (how.score(table, column) for table, column in _beside(output, known, how, target))
+    total = reduce(Scored.add, parts, start)
+    told = Evaluation(
+        store.uri, target, output.rows, total.n, total.missing, total.unknown, total.sums.metrics
+    )
+    votes = total.sums.votes
+    return told if votes is None else _with_classes(told, how.classes, votes)
+
+
+def finished_output(folder: Store) -> Source:
+    """The partitions of a finished job with queries; UsageError when it is not finished."""
+    manifest = read_manifest(folder)
+    if manifest.kind == "build-index" or not folder.exists(REPORT):
+        raise UsageError(
+            "a finished output of predict, neighbors or transform",
+            f"{folder.uri}, of {manifest.kind}" + ("" if folder.exists(REPORT) else ", without a report"),
+            "`locdist status` says how it stands and which command continues.",
+        )
+    rows, found = json.loads(folder.read(REPORT))["rows"], source(folder.uri)
+    if found.rows != rows:
+        given = f"{found.rows:,} in {folder.uri}"
+        raise DataError(f"the {rows:,} rows that the job wrote", given, "Run the same command again.")
+    return found
+
+
+def _target(folder: Store) -> str:
+    """The one target of the job."""
+    request = read_manifest(folder).request
+    roles = request.get("roles") or open_index(Places.read(folder).index).layout.roles
+    if len(roles["target"]) != 1:
+        given = f"an index with {', '.join(roles['target']) or 'none'}"
+        raise UsageError("one target to evaluate", given, "Name the column of the truth (--target).")
+    return str(roles["target"][0])
+
+
+def _truth(folder: Store, target: str, truth: Any) -> Source:
+    """Where the truth is, if not in the output."""
+    known = Places.read(folder).source(read_manifest(folder)) if truth is None else source(truth)
+    if target not in known.schema.names:
+        remedy = f"{did_you_mean(target, known.schema.names)} Or say where it is (--truth)."
+        raise UsageError("the column of the truth in the output or the queries", repr(target), remedy)
+    known.check([target])
+    return known
+
+
+def _beside(
+    output: Source, known: Source, how: Scorer, target: str
+) -> Iterator[tuple[pa.Table, pa.ChunkedArray]]:
+    """Output rows and their truth, in tables of equal length."""
+    if known is output:
+        names = list(dict.fromkeys([*how.columns, target]))
+        yield from ((table, table.column(target)) for table in output.read(columns=names))
+        return
+    truths = known.read(0, output.rows, [target])
+    held = _empty(known, [target])
+    for table in output.read(columns=how.columns):
+        while held.num_rows < table.num_rows:
+            held = pa.concat_tables([held, next(truths)])
+        yield table, held.column(target).slice(0, table.num_rows)
+        held = held.slice(table.num_rows)
+
+
+def _empty(rows: Source, columns: list[str]) -> pa.Table:
+    return pa.schema([rows.schema.field(name) for name in columns]).empty_table()
+
+
+def _check_rows(output: Source, known: Source) -> None:
+    """With a limit the output is shorter than its queries; otherwise it must not be."""
+    limited = read_manifest(output.store).request.get("limit") if output.store else None
+    if known.rows < output.rows or (known.rows > output.rows and limited is None):
+        raise DataError(
+            f"a truth of {output.rows:,} rows, one for each row of the output in its order",
+            f"{known.rows:,} rows",
+            "Use the data that was predicted.",
+        )
+
+
+def _with_classes(told: Evaluation, names: tuple[str, ...], votes: ClassSums) -> Evaluation:
+    rows, predicted = votes.confusion.sum(axis=1), votes.confusion.sum(axis=0)
+    correct = votes.confusion.diagonal()
+    counts = zip(rows[:-1].tolist(), predicted.tolist(), correct.tolist(), strict=True)
+    classes = {name: ClassCount(*each) for name, each in zip(names, counts, strict=True)}
+    return replace(told, classes=classes, unseen=int(rows[-1]), outside=votes.outside)
+
+
+def _counts(classes: dict[str, ClassCount]) -> list[str]:
+    """The classes as lines of a table."""
+    if not classes:
+        return []
+    width = max(len("class"), *(len(name) for name in classes))
+    head = f"  {'class':<{width}}{'rows':>14}{'predicted':>14}{'correct':>14}"
+    return [head] + [
+        f"  {name:<{width}}{each.rows:>14,}{each.predicted:>14,}{each.correct:>14,}"
+        for name, each in classes.items()
+    ]

@@ -1,0 +1,336 @@
+"""`explain`: the neighbors, weights and coefficients behind one prediction of a finished job.
+
+The query is asked again with everything that explains it, by the method, index and plan that the output
+folder records; that the answer equals the stored one is part of the explanation.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from torch import Tensor
+
+from locdist.data.source import Source
+from locdist.data.store import Store
+from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.jobs.ask import PLAN
+from locdist.jobs.evaluate import finished_output
+from locdist.jobs.places import Places
+from locdist.jobs.predict import PredictRows, presentation
+from locdist.jobs.text import aligned, number
+from locdist.local.answers import Answers
+from locdist.local.models import Linear
+from locdist.methods.method import Method
+from locdist.methods.named import method as named
+from locdist.plan.manifest import Manifest, read_manifest
+from locdist.search.generation import Generation, open_index
+
+CLOSE = 1e-9  # relative: what another machine's arithmetic may change
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """One row of the support behind a prediction.
+
+    Parameters
+    ----------
+    id : int or str
+        The user's id, else the row of the support.
+    distance, weight : float
+        True distance in the scaled key; normalized weight.
+    contribution : float
+        What it adds to the (first) prediction; for classes its share in the probability of its own.
+    target : float or str
+        Its own (first) target.
+    """
+
+    id: Any
+    distance: float
+    weight: float
+    contribution: float
+    target: Any
+
+
+@dataclass(frozen=True)
+class Coefficient:
+    """A local coefficient in the user's units, with its standard error: `name` is "value" (at the query) or a feature."""
+
+    name: str
+    value: float | None
+    error: float | None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What is behind one prediction.
+
+    Parameters
+    ----------
+    folder : str
+    row : int
+        Of the whole input.
+    query : dict
+        What the output kept of the query.
+    method : dict
+        Its name and parameters.
+    status : str
+    prediction, spread : dict
+        By output column; spreads are standard errors of predictions and None where there is no freedom left.
+    stored_equal : bool
+        Whether the output holds the same, to a relative 1e-9.
+    effective : float or None
+        Effective number of neighbors.
+    coefficients : dict
+        Of linear models, by output column.
+    neighbors : tuple of Neighbor
+        Nearest first.
+    """
+
+    folder: str
+    row: int
+    query: dict[str, Any]
+    method: dict[str, Any]
+    status: str
+    prediction: dict[str, Any]
+    spread: dict[str, float | None]
+    stored_equal: bool
+    effective: float | None
+    coefficients: dict[str, tuple[Coefficient, ...]]
+    neighbors: tuple[Neighbor, ...]
+
+    def to_json(self) -> bytes:
+        """The explanation as JSON."""
+        return json.dumps(asdict(self), indent=1, default=str).encode()
+
+    def __str__(self) -> str:
+        kept = ", ".join(f"{name} {value}" for name, value in self.query.items())
+        method = ", ".join(f"{name}={value}" for name, value in self.method.items() if name != "name")
+        equal = "equal to the stored one" if self.stored_equal else "NOT equal to the stored one"
+        lines = [
+            f"row {self.row:,} ({kept}) of {self.folder}",
+            f"{self.method['name']} ({method}): status {self.status}, {len(self.neighbors)} neighbors, "
+            f"effectively {number(self.effective)}; {equal}",
+            *aligned([("", "value", "spread"), *self._predictions()]),
+        ]
+        for column, found in self.coefficients.items():
+            lines.append(f"coefficients of {column}: the value at the query, then slopes")
+            told = [(each.name, number(each.value), number(each.error)) for each in found]
+            lines += aligned([("", "value", "std. error"), *told])
+        return "\n".join([*lines, "neighbors", *aligned([_HEAD, *map(_cells, self.neighbors)])])
+
+    def _predictions(self) -> list[tuple[str, str, str]]:
+        spreads = list(self.spread.values())
+        places = range(len(self.prediction))
+        first = len(self.prediction) - len(spreads)  # a label has no spread, its probabilities have
+        return [
+            (name, number(value), number(spreads[place - first]) if place >= first else "")
+            for place, (name, value) in zip(places, self.prediction.items(), strict=True)
+        ]
+
+
+_HEAD = ("id", "distance", "weight", "contribution", "target")
+
+
+def _cells(neighbor: Neighbor) -> tuple[str, ...]:
+    return str(neighbor.id), *(number(getattr(neighbor, name)) for name in _HEAD[1:])
+
+
+def explain(folder: str | Path, row: int | None = None, id: Any = None) -> Explanation:
+    """What is behind one prediction of a finished job.
+
+    Parameters
+    ----------
+    folder : path or URI
+        The output of `predict` or `transform`.
+    row : int, optional
+        The number of the query in the whole input, from 0.
+    id : int or str, optional
+        Instead: its id, when the output kept the column that the index was told is the id.
+
+    Returns
+    -------
+    Explanation
+
+    Raises
+    ------
+    UsageError
+        For a folder without a finished prediction, or a row that is not there.
+    DataError
+        When the index or the queries changed since.
+    """
+    finished = _Finished(Store.at(folder))
+    row = finished.find(row, id)
+    (stored,) = next(finished.output.read(row, row + 1)).to_pylist()
+    return _Retold(finished, row, finished.answers(row), stored).explanation
+
+
+@dataclass(frozen=True)
+class _Finished:
+    """A finished prediction, opened again."""
+
+    folder: Store
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        manifest = read_manifest(self.folder)
+        if manifest.kind not in ("predict", "transform"):
+            given = f"one of {manifest.kind}"
+            raise UsageError("a folder with predictions", given, "Name the output of predict or transform.")
+        return manifest
+
+    @cached_property
+    def output(self) -> Source:
+        return finished_output(self.folder)
+
+    @cached_property
+    def method(self) -> Method:
+        return named(self.manifest.request["method"])
+
+    @cached_property
+    def index(self) -> Generation:
+        """The index that the job used; DataError when there is another one in its place."""
+        place, nprobe = Places.read(self.folder).index, json.loads(self.folder.read(PLAN))["nprobe"]
+        pinned = self.manifest.request.get("index")
+        found = open_index(place) if pinned is None else Generation(place, pinned)
+        return found.probing(nprobe)
+
+    @cached_property
+    def question(self) -> PredictRows:
+        """The job's question, with all that explains its answers."""
+        linear = isinstance(self.method.layer.model, Linear)
+        extras = ("spread", "effective", *(("coefficients",) if linear else ()))
+        return PredictRows(
+            source=Places.read(self.folder).source(self.manifest),
+            index=self.index,
+            keep=(),
+            own=self.manifest.kind == "transform",
+            method=self.method,
+            presentation=presentation(self.method, self.index, extras, self.method.layer.k),
+        )
+
+    def find(self, row: int | None, id: Any) -> int:
+        """The row that is meant."""
+        if (row is None) == (id is None):
+            given = "neither" if row is None else "both"
+            raise UsageError("the row or the id of a query", given, "Give one: --row 17, or --id NAME.")
+        row = self._row_of(id) if row is None else row
+        if not 0 <= row < self.output.rows:
+            wanted = f"a row from 0 to {self.output.rows - 1:,}"
+            raise UsageError(wanted, f"{row}", "Rows are numbered over all input files, from 0.")
+        return row
+
+    def _row_of(self, id: Any) -> int:
+        name, names = self.index.layout.roles["id"], self.output.schema.names
+        if name not in names:
+            given = "no id column in the index" if name is None else f"{', '.join(names)} without {name!r}"
+            raise UsageError("the id column in the output", given, "Give the number of the row (--row).")
+        kind, first = self.output.schema.field(name).type, 0
+        for table in self.output.read(columns=[name]):
+            column = table.column(name)
+            place = column.index(_as(id, kind, name)).as_py()
+            if place >= 0:
+                return first + int(place)
+            first += table.num_rows
+        some = next(self.output.read(0, 8, [name])).column(name).to_pylist() if first else []
+        raise UsageError(f"a row whose {name} is {id!r}", "none", did_you_mean(str(id), map(str, some)))
+
+    def answers(self, row: int) -> Answers:
+        """The row asked again."""
+        question = self.question
+        table = pa.concat_tables(list(question.source.read(row, row + 1, question.read_columns)))
+        block = question.encoded(table, row)
+        own = block.rows if question.own else None
+        want = question.presentation.want
+        return self.method.layer(self.index, block.queries, block.features, own, block.bad, want)
+
+
+@dataclass(frozen=True)
+class _Retold:
+    """Answers [1] to one query, and what the output stored of them, in words."""
+
+    finished: _Finished
+    row: int
+    answers: Answers
+    stored: dict[str, Any]
+
+    @property
+    def explanation(self) -> Explanation:
+        finished, told = self.finished, self.told
+        names = list(told)
+        values = {name: told[name] for name in names[: names.index("status")]}
+        spread = {name: value for name, value in told.items() if name.startswith("spread")}
+        kept = {name: value for name, value in self.stored.items() if name not in told}
+        return Explanation(
+            folder=finished.folder.uri,
+            row=self.row,
+            query=kept,
+            method=finished.method.spec,
+            status=told["status"],
+            prediction=values,
+            spread=spread,
+            stored_equal=all(_equal(value, self.stored[name]) for name, value in values.items()),
+            effective=told["effective"],
+            coefficients=self._coefficients(list(values)),
+            neighbors=self._neighbors(),
+        )
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """The output columns of the answer."""
+        (told,) = self.finished.question.presentation.table(self.answers, self.finished.index).to_pylist()
+        return dict(told)
+
+    def _coefficients(self, columns: Sequence[str]) -> dict[str, tuple[Coefficient, ...]]:
+        index, answers = self.finished.index, self.answers
+        if answers.coefficients is None or answers.errors is None:
+            return {}
+        encoding = index.features or index.key
+        names = ("value", *encoding.names)
+        values, errors = (encoding.unscale(part.numpy())[0].T for part in (answers.coefficients, answers.errors))
+        return {
+            column: tuple(map(Coefficient, names, map(_finite, own), map(_finite, wrong)))
+            for column, own, wrong in zip(columns, values.tolist(), errors.tolist(), strict=True)
+        }
+
+    def _neighbors(self) -> tuple[Neighbor, ...]:
+        ids = self.answers.ids
+        assert ids is not None
+        targets = self._targets(ids[ids >= 0][None])
+        listed = self.told["neighbors"] or []
+        return tuple(Neighbor(**each, target=target) for each, target in zip(listed, targets, strict=True))
+
+    def _targets(self, ids: Tensor) -> list[Any]:
+        """First targets of stored rows [1, k]."""
+        index = self.finished.index
+        if not ids.numel():
+            return []
+        if self.finished.question.presentation.classes is None:
+            return list(index.outcomes(ids)[0].tolist())
+        assert index.vocabulary is not None
+        return list(index.vocabulary.take(pa.array(index.labels(ids)[0].numpy())).to_pylist())
+
+
+def _as(id: Any, kind: pa.DataType, name: str) -> pa.Scalar:
+    """An id in the type of its column."""
+    try:
+        return pa.scalar(id).cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise UsageError(f"an id of type {kind}, as {name!r} has", repr(id), "Correct the id.") from error
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and bool(np.allclose(one, other, rtol=CLOSE, atol=CLOSE))
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=CLOSE, abs_tol=CLOSE**2)
+    return bool(one == other)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

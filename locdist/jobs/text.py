@@ -1,0 +1,31 @@
+"""Results as lines of text."""
+
+from collections.abc import Sequence
+
+
+def aligned(rows: Sequence[Sequence[str]], indent: int = 2) -> list[str]:
+    """A table as lines: the first column to the left, the others to the right."""
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))] if rows else []
+    return [" " * indent + "  ".join(_padded(row, widths)).rstrip() for row in rows]
+
+
+def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+
+
+def number(value: object) -> str:
+    """A value as people read it: six digits of a float, thousands apart in an integer, a dash for nothing."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def size(count: float) -> str:
+    """Bytes in the largest unit that leaves at least one."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

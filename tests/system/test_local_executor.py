@@ -1,0 +1,435 @@
+"""The local executor and the loop around all executors: attempts, stops, stalls, threads, displays."""
+
+import io
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+
+from locdist.data.store import Store
+from locdist.errors import DataError, LocdistError, MachineError, UsageError
+from locdist.execute import machine
+from locdist.execute.events import (
+    RecordDropped,
+    RunEnded,
+    StageFinished,
+    StageStarted,
+    Stopping,
+    TaskFailed,
+    TaskFinished,
+)
+from locdist.execute.executor import Executor, Finished, Stopped, attempted, run
+from locdist.execute.local import Local
+from locdist.execute.progress import Lines, progress
+from locdist.execute.worker import METER, anonymous_memory
+from locdist.plan.plan import Attempt, Resources, Stage, Task
+from locdist.plan.records import Record, finished
+from locdist.plan.status import Counts, read_status
+from tests.system.small_job import ROWS, SmallJob, Write, small_job
+
+
+@dataclass
+class Place:
+    """A folder for outputs and one for the log of starts."""
+
+    folder: Store
+    log: Path
+
+    def starts(self, name: str = "") -> int:
+        return len(list(self.log.glob(f"{name or '*'}.*" if name else "*")))
+
+    def rows(self) -> list[int]:
+        assert self.folder.local is not None
+        return sorted(
+            i
+            for file in self.folder.local.rglob("part-*.parquet")
+            for i in pq.read_table(file)["id"].to_pylist()
+        )
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    (tmp_path / "log").mkdir()
+    return Place(Store.at(tmp_path / "out"), tmp_path / "log")
+
+
+@pytest.fixture(params=[False, True], ids=["threads", "processes"])
+def local(request: pytest.FixtureRequest) -> Iterator[Local]:
+    executor = Local(2, request.param)
+    yield executor
+    executor.close()
+    assert multiprocessing.active_children() == []
+
+
+def test_all_tasks_are_done_once_and_never_again(place: Place, local: Local):
+    job = small_job(place.folder, Write(str(place.log)), tasks=6, stages=2)
+    report = run(job, local)
+    assert {name: len(stage) for name, stage in report.items()} == {"write-0": 6, "write-1": 6}
+    assert place.rows() == sorted(2 * list(range(60)))
+    record = report["write-0"]["part-00002"]
+    assert (record.rows, record.attempt, record.data, record.stage) == (ROWS, 1, {"first": 20}, "write-0")
+    assert (record.pid != os.getpid()) == local.processes
+    assert record.seconds > 0
+    assert record.peak_memory > 1 << 20
+    assert run(job, local) == report
+    assert place.starts() == 12
+    status = read_status(place.folder)
+    assert status is not None
+    assert (status.state, status.exit_code) == ("finished", 0)
+    assert status.stages == {name: Counts(6, 6, 0, 60, 0) for name in ("write-0", "write-1")}
+
+
+def test_only_what_is_missing_is_done_again(place: Place):
+    job = small_job(place.folder, Write(str(place.log)), tasks=5)
+    before = run(job, Local(2))["write-0"]
+    place.folder.delete("part-00002.parquet")
+    events: list[object] = []
+    after = run(job, Local(2), listener=events.append)["write-0"]
+    assert place.starts() == 6
+    assert place.rows() == list(range(50))
+    assert {name: after[name] for name in after if name != "part-00002"} == {
+        name: before[name] for name in before if name != "part-00002"
+    }
+    assert [event.dropped.task for event in events if isinstance(event, RecordDropped)] == ["part-00002"]
+    assert run(job, Local(2))["write-0"] == after
+
+
+OUTCOMES = [
+    ("machine", MachineError, 3, "Insert it"),
+    ("memory", MachineError, 3, "MemoryError: no more"),
+    ("data", DataError, 1, "expected good rows"),
+    ("bug", LocdistError, 1, "ZeroDivisionError"),
+]
+
+
+@pytest.mark.parametrize("fault, error, attempts, cause", OUTCOMES)
+def test_a_task_that_fails_is_named_and_the_others_are_done(place: Place, fault, error, attempts, cause):
+    events: list[object] = []
+    job = small_job(place.folder, Write(str(place.log), fault=fault), tasks=6)
+    with pytest.raises(LocdistError) as raised:
+        run(job, Local(2), listener=events.append, command="locdist again")
+    assert type(raised.value) is error
+    for word in ("part-00003", "write-0", "inputs [3]", cause, "_locdist/errors/write-0/part-00003.txt"):
+        assert word in str(raised.value)
+    assert place.rows() == [i for i in range(60) if i // 10 != 3]
+    assert place.starts("part-00003") == attempts
+    assert place.starts() == 5 + attempts
+    assert [event.final for event in events if isinstance(event, TaskFailed)] == [False] * (attempts - 1) + [
+        True
+    ]
+    assert b"Traceback" in place.folder.read("_locdist/errors/write-0/part-00003.txt")
+    status = read_status(place.folder)
+    assert status is not None
+    assert (status.state, status.exit_code, status.command) == ("failed", error.exit_code, "locdist again")
+    assert (status.stages["write-0"].finished, status.stages["write-0"].failed) == (5, 1)
+
+
+@pytest.mark.parametrize("fault", ["machine", "memory"])
+def test_what_passes_is_tried_again(place: Place, fault: str):
+    job = small_job(place.folder, Write(str(place.log), fault=fault, once=True), tasks=4)
+    report = run(job, Local(2))["write-0"]
+    assert {name: record.attempt for name, record in report.items() if record.attempt > 1} == {
+        "part-00003": 2
+    }
+    assert place.rows() == list(range(40))
+    run(job, Local(2))
+    assert not any("errors" in file.path or "tmp" in file.path for file in place.folder.files())
+
+
+def test_a_repaired_job_continues(place: Place):
+    with pytest.raises(LocdistError):
+        run(small_job(place.folder, Write(str(place.log), fault="bug"), tasks=4), Local(1))
+    run(small_job(place.folder, Write(str(place.log)), tasks=4), Local(1))
+    assert place.rows() == list(range(40))
+    assert place.starts() == 5
+
+
+@pytest.mark.parametrize(
+    "fault, words", [("kill", "ended by SIGKILL, often sent when memory"), ("exit", "SystemExit: 3")]
+)
+def test_a_poisonous_task_costs_only_its_own_attempts(place: Place, fault: str, words: str):
+    """C47: the others are delivered, each in its first attempt, and the error names the one that kills."""
+    job = small_job(place.folder, Write(str(place.log), fault=fault), tasks=6)
+    with pytest.raises(LocdistError, match=words) as raised:
+        run(job, Local(2, processes=True), attempts=2)
+    assert "part-00003" in str(raised.value)
+    records = finished(place.folder, "write-0")
+    assert sorted(records) == [f"part-0000{i}" for i in (0, 1, 2, 4, 5)]
+    assert {record.attempt for record in records.values()} == {1}
+    assert place.starts("part-00003") == (2 if fault == "kill" else 1)
+    assert place.rows() == [i for i in range(60) if i // 10 != 3]
+
+
+def test_a_stalled_run_names_what_is_in_flight(place: Place):
+    job = small_job(place.folder, Write(str(place.log), fault="hang"), tasks=5)
+    start = time.monotonic()
+    with pytest.raises(MachineError, match="in flight: part-00003"):
+        run(job, Local(2, processes=True), stall_after=1.5)
+    assert time.monotonic() - start < 20
+    assert multiprocessing.active_children() == []
+    assert len(finished(place.folder, "write-0")) == 4
+
+
+@pytest.mark.parametrize(
+    "resources, word",
+    [
+        (Resources(cpus=4096), "cpus 4,096"),
+        (Resources(gpus=64), "gpus 64"),
+        (Resources(memory=10**15), "memory 1,0"),
+    ],
+)
+def test_what_no_worker_has_is_refused_before_anything_runs(place: Place, resources: Resources, word: str):
+    """C48."""
+    job = small_job(place.folder, Write(str(place.log)), tasks=1)
+    job = replace(job, stages=(replace(job.stages[0], resources=resources),))
+    with pytest.raises(UsageError, match=f"{word}.* asked where the largest worker has"):
+        run(job, Local(2))
+    assert place.starts() == 0
+
+
+def test_slots_respect_cores_and_memory():
+    assert Local(8).slots(Resources()) == 8
+    assert Local(8).slots(Resources(cpus=3)) == 2
+    assert Local(8).slots(Resources(cpus=0.5)) == 8
+    assert Local(8).slots(Resources(memory=machine.memory() // 2 - 1)) == 2
+    assert Local().slots(Resources()) == machine.cpus() <= len(os.sched_getaffinity(0))
+    with pytest.raises(UsageError, match="workers >= 1"):
+        Local(0)
+
+
+def test_a_task_that_cannot_be_pickled_is_wrong_use(place: Place):
+    job = small_job(place.folder, lambda task, attempt: Record(), tasks=2)
+    with pytest.raises(UsageError, match="functions of modules"):
+        run(job, Local(1, processes=True))
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from locdist.data.store import Store\nfrom locdist.execute.executor import run\n"
+        "from locdist.execute.local import Local\nfrom tests.system.small_job import Write, small_job\n"
+        f"job = small_job(Store({str(tmp_path / 'out')!r}), Write({str(tmp_path)!r}))\n"
+        "run(job, Local(1, processes=True))\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=60, env=environment()
+    )
+    assert "start it below `if __name__ == '__main__':`" in ended.stderr
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+
+
+@pytest.mark.parametrize(
+    "number, code, processes", [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, False)]
+)
+def test_a_signal_leaves_a_folder_that_continues(
+    place: Place, number: signal.Signals, code: int, processes: bool
+):
+    local = Local(2, processes)
+    events: list[object] = []
+
+    def listener(event: object) -> None:
+        events.append(event)
+        if isinstance(event, TaskFinished) and not any(isinstance(e, Stopping) for e in events):
+            os.kill(os.getpid(), number)
+
+    job = small_job(place.folder, Write(str(place.log), delay=0.02), tasks=20)
+    before = signal.getsignal(number)
+    with pytest.raises(Stopped) as raised:
+        run(job, local, listener=listener)
+    assert signal.getsignal(number) is before
+    assert raised.value.exit_code == code
+    done = finished(place.folder, "write-0")
+    assert 1 <= len(done) == place.starts() < 20  # those in flight were finished
+    status = read_status(place.folder)
+    assert status is not None
+    assert (status.state, status.exit_code) == ("stopped", code)
+    run(job, local)
+    assert place.rows() == list(range(200))
+    assert place.starts() == 20
+
+
+def test_a_second_signal_abandons_what_is_in_flight(place: Place):
+    job = small_job(place.folder, Write(str(place.log), fault="hang", victim="part-00000"), tasks=3)
+
+    def interrupt() -> None:
+        while place.starts("part-00000") == 0:
+            time.sleep(0.01)
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(Stopped):
+        run(job, Local(1, processes=True))
+    thread.join()
+    assert multiprocessing.active_children() == []
+    run(small_job(place.folder, Write(str(place.log)), tasks=3), Local(1))
+    assert place.rows() == list(range(30))
+
+
+# ---- contract ----
+
+
+class Twice(Executor):
+    """Does every call twice and says so twice, as engines do that retry on their own."""
+
+    def map(self, stage, calls):
+        for task, attempt in calls:
+            first = attempted(task, attempt)
+            assert attempted(task, attempt).record == first.record
+            yield first
+
+
+def test_a_twin_does_not_write_again(place: Place):
+    """C24."""
+    report = run(small_job(place.folder, Write(str(place.log)), tasks=3), Twice())
+    assert place.starts() == 3
+    assert len(report["write-0"]) == 3
+
+
+class Idle(Executor):
+    """Never ends anything."""
+
+    def map(self, stage, calls):
+        next(calls)
+        while True:
+            time.sleep(0.01)
+            yield None
+
+
+def test_any_executor_can_stall(place: Place):
+    with pytest.raises(MachineError, match="in flight: part-00000"):
+        run(small_job(place.folder, Write(str(place.log))), Idle(), stall_after=0.05)
+
+
+def test_a_job_that_does_not_advance_is_a_fault(place: Place):
+    @dataclass(frozen=True)
+    class Stuck(SmallJob):
+        def next_stage(self, records):
+            return self.stages[0]
+
+    job = Stuck(place.folder, small_job(place.folder, Write(str(place.log)), tasks=1).stages)
+    with pytest.raises(RuntimeError, match="again"):
+        run(job, Local(1))
+
+
+@pytest.mark.parametrize("wrong", [{"attempts": 0}, {"stall_after": 0}])
+def test_a_wrong_run_is_refused(place: Place, wrong):
+    with pytest.raises(UsageError, match="attempts >= 1"):
+        run(small_job(place.folder, Write(str(place.log))), Local(1), **wrong)
+
+
+# ---- threads ----
+
+
+@dataclass(frozen=True)
+class CountThreads:
+    """Multiplies, searches and factorizes, and says how many threads the libraries started and would use."""
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        before = len(os.listdir("/proc/self/task"))
+        data = np.random.default_rng(0).normal(size=(4000, 64)).astype("f4")
+        index = faiss.IndexFlatL2(64)
+        index.add(data)
+        index.search(data[:500], 5)
+        matrix = torch.randn(400, 400, dtype=torch.float64)
+        torch.linalg.cholesky_ex(matrix @ matrix.T + 400 * torch.eye(400))
+        torch.exp(torch.randn(2_000_000))
+        started = len(os.listdir("/proc/self/task")) - before
+        pools = {f"{pool['user_api']} {pool['filepath']}": pool["num_threads"] for pool in threadpool_info()}
+        return Record(
+            data={
+                "pools": pools,
+                "torch": torch.get_num_threads(),
+                "faiss": faiss.omp_get_max_threads(),
+                "new": started,
+            }
+        )
+
+
+@pytest.mark.parametrize("threads, processes", [(1, False), (2, False), (1, True)])
+def test_libraries_use_the_threads_of_the_task_and_the_users_settings_come_back(
+    place: Place, threads: int, processes: bool
+):
+    """C15, with a user who had set torch's number, which defeats threadpoolctl alone."""
+    torch.set_num_threads(2)
+    before = (threadpool_info(), torch.get_num_threads(), faiss.omp_get_max_threads())
+    task = Task("count", (), (), CountThreads())
+    job = SmallJob(place.folder, (Stage("count", (task,), Resources(cpus=threads)),))
+    seen = run(job, Local(2, processes))["count"]["count"].data
+    assert set(seen["pools"].values()) == {threads}
+    assert (seen["torch"], seen["faiss"]) == (threads, threads)
+    if threads == 1:
+        assert seen["new"] <= 0
+    assert (threadpool_info(), torch.get_num_threads(), faiss.omp_get_max_threads()) == before
+    assert not any(name.endswith("_NUM_THREADS") and value == "1" for name, value in os.environ.items())
+
+
+def test_the_peak_of_a_task_is_seen():
+    before, slot = anonymous_memory(), METER.start()
+    block = np.ones(200 << 20, np.uint8)
+    time.sleep(0.15)
+    del block
+    assert 180 << 20 < METER.stop(slot) - before < 300 << 20
+    assert anonymous_memory() - before < 100 << 20
+
+
+# ---- progress ----
+
+
+def test_without_a_terminal_there_are_lines(place: Place):
+    stream = io.StringIO()
+    job = small_job(place.folder, Write(str(place.log), fault="machine", once=True), tasks=4)
+    run(job, Local(1), listener=Lines(stream, every=0.0))
+    lines = stream.getvalue().splitlines()
+    assert re.fullmatch(r"write-0: 1/4 tasks, 10/40 rows, [\d,]+ rows/s, [\d.]+ s left", lines[0])
+    assert any("part-00003 of write-0 failed in attempt 1, it will be tried again" in line for line in lines)
+    assert re.fullmatch(r"write-0: ended after [\d.]+ s, 4 tasks, 40 rows", lines[-1])
+    assert isinstance(progress(stream), Lines)
+
+
+class Screen(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_sees_a_bar_and_what_goes_wrong(place: Place):
+    screen = Screen()
+    job = small_job(place.folder, Write(str(place.log), delay=0.15, fault="data"), tasks=4)
+    with pytest.raises(DataError):
+        run(job, Local(1), listener=progress(screen))
+    assert "3/4 tasks" in screen.getvalue()
+    assert "given up" in screen.getvalue()
+
+
+def test_events_tell_the_whole_story(place: Place):
+    events: list[object] = []
+    run(small_job(place.folder, Write(str(place.log)), tasks=3), Local(1), listener=events.append)
+    started, ended = events[0], events[-2]
+    assert events[-1] == RunEnded("finished", 0, "")
+    assert isinstance(started, StageStarted)
+    assert (started.finished, started.rows, started.expected) == (0, 0, 30)
+    assert isinstance(ended, StageFinished)
+    assert (ended.tasks, ended.failed, ended.rows) == (3, 0, 30)
+    assert [event.task.name for event in events if isinstance(event, TaskFinished)] == [
+        f"part-0000{i}" for i in range(3)
+    ]
+    assert isinstance(attempted(Task("x", (), (), Write("/nowhere")), Attempt(place.folder, "s")), Finished)
