@@ -16,9 +16,9 @@ STAMP  := $(VENV)/.installed
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
 
-demo: $(STAMP)  ## build an index of real flights, predict with it, compare with a peer (a minute or two)
+demo: $(STAMP)  ## predict the delays of real flights, beside scikit-learn (a few minutes)
 	@echo "== demo: index, predict and evaluate on the flights that left New York in 2013"
-	@$(BIN)/python pipelines/demo.py
+	@$(BIN)/python pipelines/flights.py demo-output
 
 test: $(STAMP)  ## every test but the measurements of speed
 	@echo "== test: pytest over tests/ (laws, peers, cases, system); warnings are errors"

@@ -261,18 +261,35 @@ def table(scores: list[Score]) -> str:
 
 
 def verdict(scores: list[Score]) -> str:
-    """Who is best by each measure, and where boosting (the last) is ahead of the local model (the first)."""
+    """Who is best by each measure, and where boosting (the last) is ahead of locdist (the first)."""
     best, ahead = [], []
     for measure in scores[0].measures:
         sign = -1 if measure == "accuracy" else 1  # of all measures only accuracy is better when larger
         errors = [sign * score.measures[measure] for score in scores]
-        best.append(f"{measure} {scores[errors.index(min(errors))].name}")
+        best.append(f"  best {measure}: {scores[errors.index(min(errors))].name}")
         if errors[-1] < errors[0]:
             ahead.append(measure)
-    return f"  Best: {'; '.join(best)}.\n  Boosting wins against locdist in: {', '.join(ahead) or 'nothing'}."
+    return "\n".join([*best, f"  boosting is ahead of locdist in: {', '.join(ahead) or 'none of these'}"])
 
 
 # --------------------------------------------------------------------------------------------------- the demo
+
+
+def explained(folder: Path) -> str:
+    """The flight of December that was hardest to tell, and the flights that decided it."""
+    out = folder / f"predicted-{LATE.target}"
+    table = pq.read_table(out).drop_null()
+    doubt = np.abs(np.asarray(table[LATE.answer]) - 0.5)
+    flight = table.slice(int(doubt.argmin()), 1).to_pylist()[0]
+    told = ld.explain(out, id=flight["flight"])
+    lines = [
+        f"Hardest to tell: {flight['flight']}, late with probability {flight[LATE.answer]:.3f}.",
+        f"It was {flight['arrival']}. {len(told.neighbors)} flights voted, effectively {told.effective:.0f}; the nearest:",
+        f"  {'':28}{'distance':>10}{'weight':>10}",
+    ]
+    for neighbor in told.neighbors[:5]:
+        lines.append(f"  {neighbor.id:28}{neighbor.distance:10.3f}{neighbor.weight:10.4f}  {neighbor.target}")
+    return "\n".join(lines)
 
 
 def main(folder: Path) -> None:
@@ -285,6 +302,7 @@ def main(folder: Path) -> None:
         asked = usable.filter(pc.equal(usable["month"], 12))
         scores = [answer(question, folder, asked), *peers(question, usable)]
         print(f"\n{table(scores)}\n{verdict(scores)}\n", flush=True)
+    print(explained(folder))
 
 
 if __name__ == "__main__":

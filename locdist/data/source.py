@@ -10,7 +10,7 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -91,6 +91,11 @@ class Source:
         """
         lines = [f"{file.path}\0{file.size}\0{file.rows}\0{file.fingerprint}\n" for file in self.files]
         return hashlib.blake2b("".join(lines).encode(), digest_size=16).hexdigest()
+
+    def without(self, paths: Sequence[str]) -> "Source":
+        """The source less some of its files."""
+        kept = tuple(file for file in self.files if file.path not in set(paths))
+        return self if len(kept) == len(self.files) else replace(self, files=kept)
 
     def locate(self, row: int) -> tuple[str, int]:
         """The address of a row: the path of its file, and its number in that file."""

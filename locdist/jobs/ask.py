@@ -101,6 +101,8 @@ class Report:
         Whatever else the job adds up.
     diagnostics : Diagnostics or None
         Of a `transform`.
+    notes : tuple of str
+        What a continued run found changed: files that appeared, versions that differ.
     """
 
     out: str
@@ -116,6 +118,7 @@ class Report:
     tasks: int
     sums: dict[str, float] = field(default_factory=dict)
     diagnostics: Diagnostics | None = None
+    notes: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
         """The report as `_locdist/report.json` holds it."""
@@ -126,7 +129,7 @@ class Report:
         told.append("status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()))
         told += [f"{count:,} queries: {reason}" for reason, count in self.reasons.items()]
         told.append(f"recall {self.recall}, nprobe {self.nprobe}" if self.recall else "search: exact")
-        return "\n".join(told)
+        return "\n".join([*told, *self.notes])
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,7 @@ class AskJob:
     rows: int
     plan: Mapping[str, Any]
     started: float
+    notes: tuple[str, ...] = ()
 
     def next_stage(self, records: Mapping[str, Mapping[str, Record]]) -> Stage | None:
         """One stage."""
@@ -165,6 +169,7 @@ class AskJob:
             peak_memory=max(record.peak_memory for record in done),
             tasks=len(done),
             sums=sums,
+            notes=self.notes,
             diagnostics=Diagnostics.of(sums),
         )
         self.folder.write(REPORT, report.to_json())
@@ -242,19 +247,16 @@ def ask(request: Request, prepare: Callable[[Store], Ask], out: str | Path, runn
     out : path or URI
     running : Running
     """
-    folder, rows = Store.at(out), _rows(request.source, running.limit)
-    started = time.monotonic()
+    folder, started = Store.at(out), time.monotonic()
     taken = (*inputs(request.source), *request.folders)
     with claimed(folder, request.manifest(running.limit), taken, running.overwrite) as claim:
-        if claim.added:
-            raise UsageError(
-                "the input files of the job", f"{len(claim.added)} more", "Start a new job in another folder."
-            )
         question = prepare(folder)
+        question = replace(question, source=question.source.without(claim.added))
+        rows = _rows(question.source, running.limit)
         Places.of(request.source, question.index).write(folder)
         plan = _planned(folder, question, request, rows)
         question = replace(question, index=question.index.probing(plan["nprobe"]))
-        job = AskJob(folder, request.kind, question, rows, plan, started)
+        job = AskJob(folder, request.kind, question, rows, plan, started, claim.notes)
         report = run(job, running.executor or Local(), listener=running.listener, command=running.command)
     check_bad(report, running.max_bad)
     return report
@@ -300,10 +302,15 @@ def tuning(question: Ask, k: int, target: float, rows: int) -> dict[str, Any]:
     queries, own = _sample(question, rows, 2 * AUDITED)
     if index.exact or not len(queries):
         return {"nprobe": 0, "recall": None}
-    first, second = slice(0, None, 2), slice(1 if len(queries) > 1 else 0, None, 2)
-    every = Spread(index)
-    nprobe = tune(every, queries[first], k, None if own is None else own[first], target, index.layout.nlist)
-    audited = audit(every, queries[second], k, None if own is None else own[second], nprobe)
+    every, half = Spread(index), len(queries) // 2
+    exact = every.exactly(queries, k, own)
+
+    def part(rows: slice) -> tuple[Tensor, int, Tensor | None]:
+        return queries[rows], k, None if own is None else own[rows]
+
+    first, second = slice(half), slice(half, None)
+    nprobe = tune(every, *part(first), exact.rows(first), target, index.layout.nlist)
+    audited = audit(every, *part(second), nprobe, exact.rows(second))
     return {"nprobe": nprobe, "recall": asdict(audited)}
 
 

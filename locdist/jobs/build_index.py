@@ -10,7 +10,7 @@ index without one is unfinished.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
 
@@ -117,12 +117,18 @@ def build_index(
     """
     options = Options(recall, codes, nlist, bad, seed)
     folder = Store.at(out)
-    request = {"roles": support.roles.to_json(), **asdict(options)}
-    manifest = Manifest("build-index", request, snapshot(support.source), versions())
+    manifest = requested(support, options)
     with claimed(folder, manifest, inputs(support.source), overwrite) as claim:
         if claim.resumed and folder.exists(MANIFEST):
             return open_index(folder.uri)
+        support = replace(support, source=support.source.without(claim.added))
         return run(BuildIndex(folder, support, options), executor or Local(), listener=listener)
+
+
+def requested(support: Dataset, options: Options) -> Manifest:
+    """What `build_index` pins in its folder."""
+    request = {"roles": support.roles.to_json(), **asdict(options)}
+    return Manifest("build-index", request, snapshot(support.source), versions())
 
 
 @dataclass(frozen=True)

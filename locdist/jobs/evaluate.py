@@ -7,7 +7,7 @@ they are not.
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from locdist.jobs.ask import REPORT
 from locdist.jobs.places import Places
 from locdist.jobs.scorers import Scored, Scorer, scorer
 from locdist.jobs.scores import CLIP, ClassSums
+from locdist.jobs.text import aligned, number
 from locdist.plan.manifest import read_manifest
 from locdist.search.generation import open_index
 
@@ -82,7 +83,7 @@ class Evaluation:
         lines += [f"{count:,} rows without a prediction: {status}" for status, count in self.missing.items()]
         lines += [f"{self.unknown:,} rows without a truth"] if self.unknown else []
         lines += [f"{self.unseen:,} rows of classes that the support did not have"] if self.unseen else []
-        lines += [f"  {name:<10}{value:>14.6g}" for name, value in self.metrics.items()]
+        lines += aligned([(name, number(value)) for name, value in self.metrics.items()])
         if "log_loss" in self.metrics:
             outside = f"; {self.outside:,} predictions outside [0, 1] clipped" if self.outside else ""
             lines.append(f"  (log-loss: probabilities clipped at {CLIP:g}{outside})")
@@ -207,11 +208,5 @@ def _with_classes(told: Evaluation, names: tuple[str, ...], votes: ClassSums) ->
 
 def _counts(classes: dict[str, ClassCount]) -> list[str]:
     """The classes as lines of a table."""
-    if not classes:
-        return []
-    width = max(len("class"), *(len(name) for name in classes))
-    head = f"  {'class':<{width}}{'rows':>14}{'predicted':>14}{'correct':>14}"
-    return [head] + [
-        f"  {name:<{width}}{each.rows:>14,}{each.predicted:>14,}{each.correct:>14,}"
-        for name, each in classes.items()
-    ]
+    told = [(name, *(f"{count:,}" for count in astuple(each))) for name, each in classes.items()]
+    return aligned([("class", "rows", "predicted", "correct"), *told]) if classes else []

@@ -7,18 +7,19 @@ folder records; that the answer equals the stored one is part of the explanation
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import torch
 from torch import Tensor
 
 from locdist.data.source import Source
 from locdist.data.store import Store
-from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.errors import UsageError, did_you_mean
 from locdist.jobs.ask import PLAN
 from locdist.jobs.evaluate import finished_output
 from locdist.jobs.places import Places
@@ -26,6 +27,7 @@ from locdist.jobs.predict import PredictRows, presentation
 from locdist.jobs.text import aligned, number
 from locdist.local.answers import Answers
 from locdist.local.models import Linear
+from locdist.local.neighborhood import Neighborhood
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.plan.manifest import Manifest, read_manifest
@@ -59,7 +61,9 @@ class Neighbor:
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A local coefficient in the user's units, with its standard error: `name` is "value" (at the query) or a feature."""
+    """A local coefficient in the user's units and its standard error; `name` is a feature, or "value" for
+    the value at the query.
+    """
 
     name: str
     value: float | None
@@ -292,7 +296,9 @@ class _Retold:
             return {}
         encoding = index.features or index.key
         names = ("value", *encoding.names)
-        values, errors = (encoding.unscale(part.numpy())[0].T for part in (answers.coefficients, answers.errors))
+        values, errors = (
+            encoding.unscale(part.numpy())[0].T for part in (answers.coefficients, answers.errors)
+        )
         return {
             column: tuple(map(Coefficient, names, map(_finite, own), map(_finite, wrong)))
             for column, own, wrong in zip(columns, values.tolist(), errors.tolist(), strict=True)
@@ -312,8 +318,10 @@ class _Retold:
             return []
         if self.finished.question.presentation.classes is None:
             return list(index.outcomes(ids)[0].tolist())
+        codes = index.gather(Neighborhood(torch.zeros(ids.shape), ids), frozenset({"codes"})).targets
+        assert codes is not None
         assert index.vocabulary is not None
-        return list(index.vocabulary.take(pa.array(index.labels(ids)[0].numpy())).to_pylist())
+        return list(index.vocabulary.take(pa.array(codes.reshape(-1).numpy())).to_pylist())
 
 
 def _as(id: Any, kind: pa.DataType, name: str) -> pa.Scalar:

@@ -10,7 +10,10 @@ def aligned(rows: Sequence[Sequence[str]], indent: int = 2) -> list[str]:
 
 
 def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+    return [
+        row[0].ljust(widths[0]),
+        *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+    ]
 
 
 def number(value: object) -> str:

@@ -122,18 +122,8 @@ def transform(
         The report's `diagnostics` hold R², and for methods that count the row itself ENP and AICc.
     """
     chosen = named(method)
-    source, columns = support.source, kept(keep, support.source, support.roles.id)
-    roles = support.roles.to_json()
-    choices = {
-        "method": chosen.spec,
-        "roles": roles,
-        "keep": columns,
-        "extras": extras,
-        "explain": explain,
-        "bad": bad,
-        "codes": codes,
-    }
-    request = Request("transform", source, chosen.layer.k, choices, recall)
+    request = requested(chosen, support, keep, extras, explain, bad, recall, codes)
+    columns = request.choices["keep"]
 
     def prepare(folder: Store) -> TransformRows:
         index = build_index(
@@ -143,7 +133,13 @@ def transform(
         truth = support.roles.target[0] if len(support.roles.target) == 1 and index.numeric else None
         shown = presentation(chosen, index, extras, explain)
         return TransformRows(
-            source=source, index=index, keep=columns, own=True, method=chosen, presentation=shown, truth=truth
+            source=support.source,
+            index=index,
+            keep=columns,
+            own=True,
+            method=chosen,
+            presentation=shown,
+            truth=truth,
         )
 
     if out is None:
@@ -151,3 +147,26 @@ def transform(
             return ask_here(request, prepare(Store.at(place)), limit)
     running = Running(executor, overwrite, limit, max_bad, listener, command)
     return ask(request, lambda folder: prepare(folder.child(INDEX)), out, running)
+
+
+def requested(
+    chosen: Method,
+    support: Dataset,
+    keep: str | Sequence[str] | None = None,
+    extras: Sequence[str] = (),
+    explain: int = 0,
+    bad: str = "raise",
+    recall: float = 0.99,
+    codes: str | None = None,
+) -> Request:
+    """What `transform` pins in its folder."""
+    choices = {
+        "method": chosen.spec,
+        "roles": support.roles.to_json(),
+        "keep": kept(keep, support.source, support.roles.id),
+        "extras": extras,
+        "explain": explain,
+        "bad": bad,
+        "codes": codes,
+    }
+    return Request("transform", support.source, chosen.layer.k, choices, recall)

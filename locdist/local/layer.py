@@ -28,7 +28,7 @@ class Index(Protocol):
 
     @property
     def metric(self) -> str:
-        """What distances are: squared Euclidean ("l2", and "cosine" of unit rows) or minus a product ("ip")."""
+        """What distances are: squared ("l2", and "cosine" of unit rows) or minus an inner product ("ip")."""
 
     def search(self, queries: Tensor, k: int, own: Tensor | None) -> Neighborhood:
         """Distances and ids of the k nearest rows of finite queries [q, d], never a query's row `own` [q].

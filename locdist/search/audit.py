@@ -68,21 +68,31 @@ class Tunable(Protocol):
         """What a search of `nprobe` lists finds; `order` says which query each row is."""
 
 
-def audit(index: Tunable, queries: Tensor, k: int, own: Tensor | None, nprobe: int) -> Recall:
-    """Recall of searches with `nprobe` lists on a sample of queries [q, d]."""
-    return _compared(index, queries, k, own, nprobe, index.exactly(queries, k, own))
+def audit(
+    index: Tunable, queries: Tensor, k: int, own: Tensor | None, nprobe: int, exact: Neighborhood
+) -> Recall:
+    """Recall of searches with `nprobe` lists on queries [q, d] whose `exact` neighbors are known."""
+    found = index.probed(queries, k, own, nprobe)
+    return recall(found, exact if found.order is None else exact.rows(found.order))
 
 
-def tune(index: Tunable, queries: Tensor, k: int, own: Tensor | None, target: float, nlist: int) -> int:
-    """The fewest lists to search so that recall reaches `target` on a sample of queries [q, d].
+def tune(
+    index: Tunable,
+    queries: Tensor,
+    k: int,
+    own: Tensor | None,
+    exact: Neighborhood,
+    target: float,
+    nlist: int,
+) -> int:
+    """The fewest lists to search so that recall reaches `target` on queries [q, d].
 
     Doubles until the mean less one standard error reaches the target, then halves the gap: a choice by
     counted neighbors, never by a clock, so it is the same on every machine.
     """
-    exact = index.exactly(queries, k, own)
 
     def reached(nprobe: int) -> bool:
-        found = _compared(index, queries, k, own, nprobe, exact)
+        found = audit(index, queries, k, own, nprobe, exact)
         return found.mean - (found.mean - found.low) / _NORMAL >= target
 
     enough = 1
@@ -93,10 +103,3 @@ def tune(index: Tunable, queries: Tensor, k: int, own: Tensor | None, target: fl
         middle = (below + enough) // 2
         below, enough = (below, middle) if reached(middle) else (middle, enough)
     return enough
-
-
-def _compared(
-    index: Tunable, queries: Tensor, k: int, own: Tensor | None, nprobe: int, exact: Neighborhood
-) -> Recall:
-    found = index.probed(queries, k, own, nprobe)
-    return recall(found, exact if found.order is None else exact.rows(found.order))

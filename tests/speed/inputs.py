@@ -1,7 +1,7 @@
 """The data that every row of the table reads: made once, seeded, in a folder that the caller deletes.
 
-Clusters, each on a plane of its own of a few dimensions: what embeddings and tables look like from near. In the
-64 dimensions of the space they have a little noise, so that no local system is singular by construction.
+Clusters, each on a plane of its own of a few dimensions: what embeddings and tables look like from near. In
+the 64 dimensions of the space they have a little noise, so that no local system is singular by construction.
 """
 
 from dataclasses import dataclass
@@ -87,7 +87,7 @@ def read(folder: Path) -> tuple[Matrix, npt.NDArray[np.float64]]:
     """Keys [n, d] and targets [n] of all files, in their order."""
     table = pq.read_table(folder).combine_chunks()
     column = table.column(KEY).combine_chunks()
-    keys = column.values.to_numpy().reshape(-1, column.type.list_size)
+    keys = column.values.to_numpy().reshape(-1, column.type.list_size).copy()  # torch wants it writable
     return keys, table.column(TARGET).to_numpy()
 
 

@@ -1,4 +1,4 @@
-"""Our side of the table: the job of `predict` from files to files, and jobs of tasks that do next to nothing."""
+"""Our side of the table: the job of `predict` from files to files, and jobs of tiny tasks."""
 
 import shutil
 import threading
@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from multiprocessing import active_children
 from pathlib import Path
 
-import numpy as np
-import psutil
 import pyarrow.parquet as pq
 
 from locdist.data.store import Store
@@ -22,7 +20,6 @@ from locdist.methods.method import Method
 from locdist.plan.plan import Attempt, Stage, Task, remaining
 from locdist.plan.records import COMMITS, Record
 from locdist.search.generation import Generation
-from tests.speed.inputs import Inputs, Matrix
 from tests.speed.peers import Numbers
 
 FEW = 4  # queries of a task of the overhead row
@@ -48,8 +45,8 @@ class Clock:
 class Job:
     """One `predict`, run again and again in one folder.
 
-    The first run tunes nprobe and audits recall, and leaves the plan in the folder; `again` deletes outputs and
-    commit records only, so that the same call then does everything but that.
+    The first run tunes nprobe and audits recall, and leaves the plan in the folder; `again` deletes outputs
+    and commit records only, so that the same call then does everything but that.
     """
 
     method: Method
@@ -76,9 +73,7 @@ class Job:
         return pq.read_table(self.out, columns=["prediction"]).column(0).to_numpy()
 
     def _predict(self, executor: Local, clock: Clock) -> Report:
-        report = predict(
-            self.method, self.index, self.queries, self.out, executor=executor, listener=clock
-        )
+        report = predict(self.method, self.index, self.queries, self.out, executor=executor, listener=clock)
         assert isinstance(report, Report)
         return report
 

@@ -1,6 +1,5 @@
 """The peers: FAISS searching the very lists of our index, and scikit-learn's neighbors."""
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -56,7 +55,10 @@ class Faiss:
 
 
 def in_memory(mapped: faiss.IndexIVF) -> faiss.IndexIVF:
-    """The same index with its lists in memory, and with ids: positions over all lists, as in a generation."""
+    """The same index with its lists in memory, and with ids: positions over all lists, as in a generation.
+
+    The centroids are borrowed: an opened generation stays open in its process.
+    """
     theirs, first = mapped.invlists, 0
     lists = faiss.ArrayInvertedLists(theirs.nlist, theirs.code_size)
     for number in range(theirs.nlist):
@@ -70,7 +72,6 @@ def in_memory(mapped: faiss.IndexIVF) -> faiss.IndexIVF:
     index.is_trained, index.ntotal = True, first
     index.replace_invlists(lists, True)
     lists.this.disown()  # the index deletes them
-    index.quantizer_of = mapped  # which FAISS borrows
     return index
 
 
@@ -88,7 +89,9 @@ class Sklearn:
         keys, targets = read(inputs.support)
         few, tried, best = queries[:TRIED], {}, None
         for algorithm in ALGORITHMS:
-            model = KNeighborsRegressor(inputs.sizes.k, algorithm=algorithm, n_jobs=threads).fit(keys, targets)
+            model = KNeighborsRegressor(inputs.sizes.k, algorithm=algorithm, n_jobs=threads).fit(
+                keys, targets
+            )
             tried[algorithm] = timed(lambda model=model: model.predict(few)).wall
             best = model if tried[algorithm] == min(tried.values()) else best
         return Sklearn(best, queries[: inputs.sizes.peer_queries], tried)
@@ -105,6 +108,3 @@ def tricube(distances: Numbers) -> Numbers:
 def agreement(one: Numbers, other: Numbers) -> float:
     """Share of predictions [q] that are equal to a relative 1e-6: those whose neighbors were all found."""
     return float(np.isclose(one, other, rtol=1e-6, atol=1e-9).mean())
-
-
-Search = Callable[[], object]

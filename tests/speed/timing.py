@@ -29,9 +29,7 @@ def timed(call: Callable[[], object]) -> Time:
 
 def interleaved(contenders: Mapping[str, Callable[[], object]]) -> dict[str, Time]:
     """The medians of three rounds in which each contender runs once."""
-    rounds = [
-        {name: timed(call) for name, call in contenders.items()} for _ in range(REPETITIONS)
-    ]
+    rounds = [{name: timed(call) for name, call in contenders.items()} for _ in range(REPETITIONS)]
     return {
         name: Time(median(one[name].wall for one in rounds), median(one[name].cpu for one in rounds))
         for name in contenders

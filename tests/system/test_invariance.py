@@ -1,6 +1,6 @@
 """What may not change an answer: workers, files, order, blocks (DESIGN, "What the same answer means")."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,20 +32,8 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "rows_per_task", lambda rows, row_bytes: 70)
 
 
-@pytest.fixture(scope="module")
-def spawned() -> Iterator[ld.Local]:
-    executor = ld.Local(2, processes=True)
-    yield executor
-    executor.close()
-
-
 def shuffled(rows: pa.Table, seed: int = 0) -> pa.Table:
     return rows.take(pa.array(np.random.default_rng(seed).permutation(rows.num_rows)))
-
-
-def joined(answers: pa.Table, *names: str) -> np.ndarray:
-    """Columns of answers, sorted by id."""
-    return numbers(answers.sort_by("id"), *names)
 
 
 def same(one: pa.Table, other: pa.Table, tolerance: float = 1e-9) -> None:
@@ -68,22 +56,31 @@ def generation(index: ld.Generation) -> dict[str, bytes]:
 # ------------------------------------------------------------------------------------------------- workers
 
 
+def built_and_predicted(
+    executor: ld.Local, build: dict[str, Any], place: Path
+) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    support = ld.dataset(place.parent / "support", **ROLES)
+    index = ld.build_index(support, place / "index", executor=executor, **build)
+    ld.predict(
+        ld.local_linear(K), index, place.parent / "queries", place / "out", executor=executor, **EXTRAS
+    )
+    return generation(index), parts(place / "out")
+
+
 @every_index
-def test_workers_threads_and_processes_write_the_same_bytes(
-    build: dict[str, Any], small_tasks: None, spawned: ld.Local, tmp_path: Path
+def test_any_number_of_workers_writes_the_same_bytes(
+    build: dict[str, Any], small_tasks: None, tmp_path: Path
 ):
-    executors = {"1": ld.Local(1), "2": ld.Local(2), "4": ld.Local(4), "spawned": spawned}
-    support = ld.dataset(write(SUPPORT, tmp_path / "support"), **ROLES)
-    queries, written, built = write(QUERIES, tmp_path / "queries"), {}, {}
-    for name, executor in executors.items():
-        place = tmp_path / name
-        index = ld.build_index(support, place / "index", executor=executor, **build)
-        ld.predict(ld.local_linear(K), index, queries, place / "out", executor=executor, **EXTRAS)
-        written[name], built[name] = parts(place / "out"), generation(index)
-    assert len(written["1"]) >= 5
-    for name in executors:
-        assert built[name] == built["1"], name
-        assert written[name] == written["1"], name
+    write(SUPPORT, tmp_path / "support"), write(QUERIES, tmp_path / "queries")
+    executors = {f"{workers} threads": ld.Local(workers) for workers in (1, 2, 4)}
+    if build == INDEXES["fp16"]:  # starting processes takes seconds
+        executors["2 processes"] = ld.Local(2, processes=True)
+    made = {name: built_and_predicted(each, build, tmp_path / name) for name, each in executors.items()}
+    index, out = made.pop("1 threads")
+    assert len(out) >= 5
+    for name, (other_index, other_out) in made.items():
+        assert other_index == index, name
+        assert other_out == out, name
 
 
 def test_a_generation_may_have_many_shards(

@@ -1,0 +1,217 @@
+"""Plans in words and figures: stages, their tasks, memory and work, each with its basis."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+import pyarrow as pa
+
+from locdist.data.dataset import Dataset
+from locdist.data.schema import is_text, is_vector, plain
+from locdist.data.source import Source
+from locdist.jobs.build_index import Options
+from locdist.jobs.indexing import BATCH_ROWS
+from locdist.jobs.questions import BLOCK_ROWS
+from locdist.jobs.text import aligned, size
+from locdist.plan.cost import Estimate, Search, Solve, assign_cost, pack_cost, predict_cost
+from locdist.plan.records import Record
+from locdist.search.build import EXACT_ROWS, SAMPLE_ROWS, SHARD_BYTES, choose
+
+Records = Mapping[str, Mapping[str, Record]]
+TEXT_BYTES = 32  # of a name, assumed
+KMEANS = 10  # iterations
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """One stage as predicted.
+
+    Parameters
+    ----------
+    name : str
+    tasks, finished, rows : int
+        Tasks in all; those with a record; rows over all tasks.
+    memory : int
+        Bytes of anonymous memory of a worker at its peak.
+    distances : int
+        Distances computed by all tasks.
+    seconds : float
+        Of all tasks on one core.
+    basis : str
+        What the figures rest on.
+    """
+
+    name: str
+    tasks: int
+    finished: int
+    rows: int
+    memory: int
+    distances: int
+    seconds: float
+    basis: str
+
+
+@dataclass(frozen=True)
+class JobPlan:
+    """What a job would run.
+
+    Parameters
+    ----------
+    kind, folder : str
+    state : {"new", "continues", "finished", "replaces what the folder holds"}
+    files, rows, bytes : int
+        Of the input.
+    choices : dict
+        What was chosen, and why.
+    stages : tuple of StagePlan
+    workers : int
+        Tasks at a time.
+    notes : tuple of str
+    """
+
+    kind: str
+    folder: str
+    state: str
+    files: int
+    rows: int
+    bytes: int
+    choices: dict[str, str]
+    stages: tuple[StagePlan, ...]
+    workers: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of what is left, on all workers; right to a factor of about two."""
+        left = (stage.seconds * (1 - stage.finished / max(stage.tasks, 1)) for stage in self.stages)
+        return sum(left) / self.workers
+
+    @property
+    def memory(self) -> int:
+        """Bytes of a worker at its peak."""
+        return max((stage.memory for stage in self.stages), default=0)
+
+    def to_json(self) -> bytes:
+        """The plan as JSON."""
+        return json.dumps({**asdict(self), "seconds": self.seconds, "memory": self.memory}, indent=1).encode()
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind} into {self.folder}: {self.state}"]
+        lines.append(f"input: {self.rows:,} rows in {self.files:,} files, {size(self.bytes)}")
+        lines += aligned([("choice", ""), *self.choices.items()])[1:]
+        if self.stages:
+            head = ("stage", "tasks", "finished", "rows", "memory", "distances", "core seconds")
+            lines += aligned([head, *map(_cells, self.stages)])
+            lines.append(
+                f"about {self.seconds:,.1f} s on {self.workers} workers (to a factor of two, at rates measured on "
+                f"another machine), {size(self.memory)} a worker"
+            )
+        lines += [f"{stage.name}: {stage.basis}" for stage in self.stages]
+        return "\n".join([*lines, *self.notes, "Nothing was computed or written."])
+
+
+def ask_stage(
+    name: str, sizes: Sequence[int], search: Search, solve: Solve, kept: int, records: Records, basis: str
+) -> StagePlan:
+    """A stage that answers queries, `sizes` of them in its tasks, with `kept` bytes of input columns each."""
+    return _stage(
+        name, sizes, lambda rows: predict_cost(rows, BLOCK_ROWS, search, solve, kept), records, basis
+    )
+
+
+def index_stages(
+    support: Dataset, options: Options, sizes: Sequence[int], records: Records
+) -> tuple[StagePlan, ...]:
+    """The stages of an index build whose tasks over rows have these `sizes`."""
+    rows, width = support.rows, key_width(support)
+    other = column_bytes(
+        support.source, [name for name in support.roles.columns if name not in dict(support.roles.key)]
+    )
+    choice = choose(rows, width, 8 * width + other, support.roles.metric, options.codes, options.nlist)
+    lists = 0 if choice.codes == "exact" else choice.nlist
+    shards = max(1, math.ceil(rows * (8 * width + other) / SHARD_BYTES))
+    code_bytes = {"fp16": 2, "flat": 4}.get(choice.codes, 0) * width
+    sample = min(rows, SAMPLE_ROWS * max(lists, 1024))
+
+    def profiled(count: int) -> Estimate:
+        batch = assign_cost(min(count, BATCH_ROWS), width, 0, other)
+        return replace(assign_cost(count, width, 0, other), memory=batch.memory, formula=batch.formula)
+
+    return (
+        _stage("profile", sizes, profiled, records, "one pass over all rows, a batch at a time"),
+        _stage("train", [sample], lambda count: assign_cost(count, width, KMEANS * lists, other), records,
+               f"a sample of {sample:,} rows, {KMEANS} iterations of k-means" if lists else "split points of a sample"),
+        _stage("assign", sizes, lambda count: assign_cost(count, width, lists, other), records,
+               f"each row against {lists:,} centroids" if lists else "no lists to assign to"),
+        _stage("pack", [rows // shards] * shards, lambda count: pack_cost(count, width, code_bytes, other), records,
+               f"shards of at most {size(SHARD_BYTES)}"),
+    )  # fmt: skip
+
+
+def index_choices(support: Dataset, options: Options) -> dict[str, str]:
+    """What kind of index is built, and why."""
+    width, rows = key_width(support), support.rows
+    choice = choose(rows, width, 8 * width, support.roles.metric, options.codes, options.nlist)
+    few, ip = rows < EXACT_ROWS, support.roles.metric == "ip"
+    why = "fewer than 50,000 rows" if few else "inner products" if ip else f"{rows:,} rows of width {width}"
+    at_least = "" if _certain(support) else "at least "
+    told = {
+        "key": f"width {at_least}{width}" + ("; categories are counted by the profile" if at_least else ""),
+        "codes": f"{choice.codes} ({'asked for' if options.codes else why})",
+        "recall": f"{options.recall:g} is what searches will be tuned to",
+        "bad rows": "an error" if options.bad == "raise" else "dropped and counted",
+    }
+    lists = {"nlist": f"{choice.nlist:,} ({'asked for' if options.nlist else 'about 2 √n'})"}
+    return told if choice.codes == "exact" else told | lists
+
+
+def key_width(support: Dataset) -> int:
+    """Numbers of an encoded key, as far as the footers say: a category and a list of any length count one."""
+    kinds = (plain(support.source.schema.field(name).type) for name, _ in support.roles.key)
+    return sum(kind.list_size if pa.types.is_fixed_size_list(kind) else 1 for kind in kinds)
+
+
+def column_bytes(source: Source, names: Sequence[str]) -> int:
+    """About how many bytes these columns of one row have in memory; without any, the address of a row."""
+    if not names:
+        return TEXT_BYTES + 8
+    return sum(_bytes(plain(source.schema.field(name).type)) for name in names)
+
+
+def _bytes(kind: pa.DataType) -> int:
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * 8
+    return TEXT_BYTES if is_text(kind) else 1024 if is_vector(kind) else 8
+
+
+def _certain(support: Dataset) -> bool:
+    kinds = [support.source.schema.field(name).type for name, _ in support.roles.key]
+    return not any(
+        is_text(plain(kind))
+        or pa.types.is_dictionary(kind)
+        or (is_vector(kind) and not pa.types.is_fixed_size_list(plain(kind)))
+        for kind in kinds
+    )
+
+
+def _stage(
+    name: str, sizes: Sequence[int], cost: Callable[[int], Estimate], records: Records, basis: str
+) -> StagePlan:
+    costs = [cost(rows) for rows in sizes]
+    largest = max(costs, key=lambda each: each.memory)
+    return StagePlan(
+        name=name,
+        tasks=len(sizes),
+        finished=min(len(records.get(name, {})), len(sizes)),
+        rows=sum(sizes),
+        memory=largest.memory,
+        distances=sum(each.distances for each in costs),
+        seconds=sum(each.seconds for each in costs),
+        basis=f"{basis}; memory: {largest.formula}",
+    )
+
+
+def _cells(stage: StagePlan) -> tuple[str, ...]:
+    counts = (f"{count:,}" for count in (stage.tasks, stage.finished, stage.rows))
+    return stage.name, *counts, size(stage.memory), f"{stage.distances:.3g}", f"{stage.seconds:,.1f}"

@@ -1,0 +1,228 @@
+"""`plan`: what a job would run and why. It reads footers and manifests, computes nothing and writes nothing."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from locdist.data.dataset import Dataset
+from locdist.data.source import Source
+from locdist.data.store import Store
+from locdist.execute.local import Local
+from locdist.jobs import neighbors as near
+from locdist.jobs import predict as answers
+from locdist.jobs import transform as itself
+from locdist.jobs.ask import PLAN, Request, stage_of
+from locdist.jobs.build_index import BuildIndex, Options, requested
+from locdist.jobs.outlook import (
+    JobPlan,
+    StagePlan,
+    ask_stage,
+    column_bytes,
+    index_choices,
+    index_stages,
+    key_width,
+)
+from locdist.jobs.questions import Ask
+from locdist.jobs.request import inputs, rows_per_task
+from locdist.local.models import Linear
+from locdist.methods.method import Method
+from locdist.methods.named import method as named
+from locdist.plan.cost import Search, Solve
+from locdist.plan.manifest import MANIFEST, Manifest, check_folder, claim
+from locdist.plan.plan import Resources
+from locdist.plan.records import Record, history
+from locdist.search.build import choose
+from locdist.search.generation import Generation
+from locdist.search.layout import MANIFEST as INDEX_MANIFEST
+
+Records = Mapping[str, Mapping[str, Record]]
+TUNED = "chosen on a sample of the queries when the run starts"
+
+
+def plan_index(
+    support: Dataset,
+    out: str | Path,
+    *,
+    recall: float = 0.99,
+    codes: str | None = None,
+    nlist: int | None = None,
+    bad: str = "raise",
+    seed: int = 0,
+    executor: Local | None = None,
+    overwrite: bool = False,
+) -> JobPlan:
+    """What `build_index` would run with the same arguments; it raises what that would refuse before any work."""
+    options = Options(recall, codes, nlist, bad, seed)
+    folder = Store.at(out)
+    state, records, notes = _standing(folder, requested(support, options), inputs(support.source), overwrite)
+    finished = state == "continues" and folder.exists(INDEX_MANIFEST)
+    return JobPlan(
+        kind="index",
+        folder=folder.uri,
+        state="finished" if finished else state,
+        **_size(support.source),
+        choices=index_choices(support, options),
+        stages=() if finished else _building(support, folder, options, records),
+        workers=_workers(executor),
+        notes=notes,
+    )
+
+
+def plan_predict(
+    method: Method | str | Mapping[str, Any],
+    index: Generation | str | Path,
+    queries: Any,
+    out: str | Path,
+    *,
+    keep: str | Sequence[str] | None = None,
+    extras: Sequence[str] = (),
+    explain: int = 0,
+    recall: float | None = None,
+    limit: int | None = None,
+    executor: Local | None = None,
+    overwrite: bool = False,
+) -> JobPlan:
+    """What `predict` would run with the same arguments; it raises what that would refuse before any work."""
+    request, question = answers.asked(method, index, queries, keep, extras, explain, recall)
+    features = (question.index.features or question.index.key).width
+    solve = _solve(question.method, question.index.layout.width, features, question.presentation.want)
+    choices = {"method": _told(question.method)}
+    return _asking(request, question, solve, out, limit, executor, overwrite, choices)
+
+
+def plan_neighbors(
+    index: Generation | str | Path,
+    queries: Any,
+    out: str | Path,
+    *,
+    k: int,
+    keep: str | Sequence[str] | None = None,
+    recall: float | None = None,
+    limit: int | None = None,
+    executor: Local | None = None,
+    overwrite: bool = False,
+) -> JobPlan:
+    """What `neighbors` would run with the same arguments; it raises what that would refuse before any work."""
+    request, question = near.asked(index, queries, k, keep, recall)
+    solve = Solve(k, question.index.layout.width, want={"neighbors"})
+    return _asking(request, question, solve, out, limit, executor, overwrite, {"k": str(k)})
+
+
+def plan_transform(
+    method: Method | str | Mapping[str, Any],
+    support: Dataset,
+    out: str | Path,
+    *,
+    keep: str | Sequence[str] | None = None,
+    extras: Sequence[str] = (),
+    explain: int = 0,
+    bad: str = "raise",
+    recall: float = 0.99,
+    codes: str | None = None,
+    limit: int | None = None,
+    executor: Local | None = None,
+    overwrite: bool = False,
+) -> JobPlan:
+    """What `transform` would run with the same arguments: its index first, then every row of the support."""
+    chosen, folder, options = named(method), Store.at(out), Options(recall, codes, None, bad)
+    request = itself.requested(chosen, support, keep, extras, explain, bad, recall, codes)
+    state, records, notes = _standing(folder, request.manifest(limit), inputs(support.source), overwrite)
+    below = folder.child(itself.INDEX)
+    built = state == "continues" and below.exists(INDEX_MANIFEST)
+    done = history(below).records if state == "continues" else {}
+    width, rows = key_width(support), min(limit or support.rows, support.rows)
+    choice = choose(support.rows, width, 8 * width, support.roles.metric, codes)
+    lists = 0 if choice.codes == "exact" else choice.nlist
+    search = Search(support.rows, lists, math.ceil(math.sqrt(lists)))
+    spans = support.source.partitions(rows_per_task(rows, 4 * width + 64))
+    sizes = [min(span.stop, rows) - span.start for span in spans if span.start < rows]
+    solve = _solve(chosen, width, width, frozenset(extras) | ({"neighbors"} if explain else frozenset()))
+    kept = column_bytes(support.source, request.choices["keep"])
+    asking = ask_stage("transform", sizes, search, solve, kept, records, _basis(search, None))
+    return JobPlan(
+        kind="transform",
+        folder=folder.uri,
+        state=state,
+        **_size(support.source),
+        choices={"method": _told(chosen), **index_choices(support, options)},
+        stages=(*(() if built else _building(support, below, options, done)), asking),
+        workers=_workers(executor),
+        notes=notes,
+    )
+
+
+def _asking(
+    request: Request,
+    question: Ask,
+    solve: Solve,
+    out: str | Path,
+    limit: int | None,
+    executor: Local | None,
+    overwrite: bool,
+    choices: dict[str, str],
+) -> JobPlan:
+    folder, source, index = Store.at(out), question.source, question.index
+    taken = (*inputs(source), *request.folders)
+    state, records, notes = _standing(folder, request.manifest(limit), taken, overwrite)
+    nprobe = json.loads(folder.read(PLAN))["nprobe"] if state == "continues" and folder.exists(PLAN) else None
+    search = Search(index.layout.rows, index.layout.nlist, nprobe or index.probes)
+    stage = stage_of(request.kind, question, min(limit or source.rows, source.rows))
+    sizes, kept = [task.rows for task in stage.tasks], column_bytes(source, question.keep)
+    asking = ask_stage(stage.name, sizes, search, solve, kept, records, _basis(search, nprobe))
+    how = "exact search" if index.exact else str(nprobe) if nprobe else TUNED
+    return JobPlan(
+        kind=request.kind,
+        folder=folder.uri,
+        state="finished" if asking.finished == asking.tasks and state == "continues" else state,
+        **_size(source),
+        choices={**choices, "nprobe": how, "recall": f"{request.recall:g} wanted"},
+        stages=(asking,),
+        workers=_workers(executor),
+        notes=notes,
+    )
+
+
+def _building(support: Dataset, folder: Store, options: Options, records: Records) -> tuple[StagePlan, ...]:
+    """The stages of an index build; its tasks over rows are those of the first one."""
+    stage = BuildIndex(folder, support, options).next_stage({})
+    assert stage is not None
+    return index_stages(support, options, [task.rows for task in stage.tasks], records)
+
+
+def _standing(
+    folder: Store, manifest: Manifest, taken: Sequence[str], overwrite: bool
+) -> tuple[str, Records, tuple[str, ...]]:
+    """Whether a run would begin or continue, what is finished, and what it would say; raises what it would."""
+    check_folder(folder, taken)
+    if not folder.exists(MANIFEST):
+        return "new", {}, ()
+    if overwrite:
+        return "replaces what the folder holds", {}, ()
+    return "continues", history(folder).records, claim(folder, manifest).notes  # compares only: there is one
+
+
+def _basis(search: Search, nprobe: int | None) -> str:
+    if not search.nlist:
+        return f"every query meets all {search.rows:,} rows"
+    why = "as this folder's plan says" if nprobe else "√nlist, assumed until it is chosen"
+    return f"{search.nlist:,} lists, of which {search.nprobe:,} are searched ({why})"
+
+
+def _solve(method: Method, width: int, features: int, want: frozenset[str]) -> Solve:
+    linear = isinstance(method.layer.model, Linear)
+    return Solve(method.layer.k, width, features if linear else 0, want=want)
+
+
+def _told(method: Method) -> str:
+    return f"{method.name} " + " ".join(f"{name}={value}" for name, value in method.parameters)
+
+
+def _size(source: Source) -> dict[str, int]:
+    files = source.files
+    return {"files": len(files), "rows": source.rows, "bytes": sum(file.size for file in files)}
+
+
+def _workers(executor: Local | None) -> int:
+    return (executor or Local()).slots(Resources())

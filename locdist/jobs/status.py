@@ -1,0 +1,201 @@
+"""`status`: how a folder stands, from the folder alone; it reads and changes nothing.
+
+Commit records say what is finished, `status.json` what the last run did, and the files of failed attempts why.
+"""
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from locdist.data.store import Store
+from locdist.jobs.ask import REPORT
+from locdist.jobs.text import aligned
+from locdist.plan.manifest import read_manifest
+from locdist.plan.records import ERRORS, History, history
+from locdist.plan.status import Counts, RunStatus, read_status
+from locdist.search.generation import open_index
+from locdist.search.layout import MANIFEST
+
+SILENT = 60.0  # seconds without a word after which a driver on another machine counts as dead
+BELOW = "_locdist/index"  # where transform builds its index
+
+
+@dataclass(frozen=True)
+class StageState:
+    """One stage: tasks finished of `total` (None before it was planned), rows of the finished ones."""
+
+    name: str
+    finished: int
+    total: int | None
+    rows: int
+    bad_rows: int
+
+
+@dataclass(frozen=True)
+class FailedTask:
+    """A task that is not finished, and the cause of its last failure."""
+
+    stage: str
+    task: str
+    cause: str
+
+
+@dataclass(frozen=True)
+class FolderStatus:
+    """How a folder stands.
+
+    Parameters
+    ----------
+    folder, kind : str
+        The verb that fills it.
+    state : {"finished", "running", "stopped", "failed", "died", "damaged", "not started"}
+        "died": it was running and its driver is gone. "damaged": finished once, and outputs are missing now.
+    exit_code : int or None
+        What the last run ended with.
+    message : str
+        The error of the last run.
+    stages : tuple of StageState
+    failures : tuple of FailedTask
+    dropped : tuple of str
+        Finished tasks whose outputs are missing or were changed: they run again.
+    command : str
+        The command that continues; empty when nobody said.
+    notes : tuple of str
+        What a finished folder holds.
+    """
+
+    folder: str
+    kind: str
+    state: str
+    exit_code: int | None = None
+    message: str = ""
+    stages: tuple[StageState, ...] = ()
+    failures: tuple[FailedTask, ...] = ()
+    dropped: tuple[str, ...] = ()
+    command: str = ""
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """The status as JSON."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+    def __str__(self) -> str:
+        lines = [f"{self.folder}: {self.kind}, {self.state}", *self.notes]
+        lines += [self.message] if self.message and self.state != "finished" else []
+        lines += (
+            aligned([("stage", "tasks", "rows", "bad rows"), *map(_cells, self.stages)])
+            if self.stages
+            else []
+        )
+        lines += [f"failed: {each.task} of {each.stage}: {each.cause}" for each in self.failures]
+        lines += [f"to run again: {each}" for each in self.dropped]
+        if self.state not in ("finished", "running"):
+            lines.append(f"to continue: {self.command or 'run the same command again'}")
+        return "\n".join(lines)
+
+
+def status(folder: str | Path) -> FolderStatus:
+    """How a folder stands that `build_index`, `predict`, `neighbors` or `transform` writes.
+
+    Parameters
+    ----------
+    folder : path or URI
+
+    Returns
+    -------
+    FolderStatus
+
+    Raises
+    ------
+    UsageError
+        For a folder that locdist did not write.
+    """
+    store = Store.at(folder)
+    kind, run = read_manifest(store).kind, read_status(store)
+    if kind == "build-index" and store.exists(MANIFEST):
+        return FolderStatus(store.uri, kind, "finished", 0, notes=(_index(store),))
+    if kind == "transform" and run is None and store.child(BELOW).exists("_locdist/manifest.json"):
+        return replace(status(store.child(BELOW).uri), folder=store.uri, kind="transform, its index")
+    past = history(store)
+    told = FolderStatus(
+        store.uri,
+        kind,
+        _state(run, past),
+        stages=_stages(run, past),
+        failures=_failures(store, past),
+        dropped=tuple(f"{each.task} of {each.stage}, {each.reason}" for each in past.dropped),
+        notes=_report(store),
+    )
+    if run is None:
+        return told
+    return replace(told, exit_code=run.exit_code, message=run.message, command=run.command)
+
+
+def _state(run: RunStatus | None, past: History) -> str:
+    if run is None:
+        return "not started"
+    if run.state == "running" and not _alive(run):
+        return "died"
+    return "damaged" if run.state == "finished" and past.dropped else run.state
+
+
+def _alive(run: RunStatus) -> bool:
+    """Whether the driver of a run that says "running" is still there."""
+    if run.host != socket.gethostname():
+        return time.time() - run.updated < SILENT
+    try:
+        os.kill(run.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # it belongs to somebody else, hence it is there
+        return True
+    return True
+
+
+def _stages(run: RunStatus | None, past: History) -> tuple[StageState, ...]:
+    """Every stage that was planned or has records."""
+    planned = dict(run.stages) if run else {}
+    return tuple(_stage(name, past, planned.get(name)) for name in dict.fromkeys([*planned, *past.records]))
+
+
+def _stage(name: str, past: History, counts: Counts | None) -> StageState:
+    done = past.records.get(name, {}).values()
+    rows, bad = sum(record.rows for record in done), sum(record.bad_rows for record in done)
+    return StageState(name, len(done), counts.total if counts else None, rows, bad)
+
+
+def _failures(folder: Store, past: History) -> tuple[FailedTask, ...]:
+    """Tasks with a failed attempt and without a record."""
+    found = []
+    for file in folder.files(ERRORS):
+        stage, task = file.path.removeprefix(ERRORS + "/").removesuffix(".txt").split("/")
+        if task not in past.records.get(stage, {}):
+            _, cause, *_ = [*folder.read(file.path).decode().splitlines(), "", ""]
+            found.append(FailedTask(stage, task, cause))
+    return tuple(found)
+
+
+def _index(folder: Store) -> str:
+    layout = open_index(folder.uri).layout
+    how = f"{layout.nlist:,} lists of {layout.codes} codes" if layout.nlist else "exact search"
+    dropped = sum(each["rows"] for each in layout.source["dropped"])
+    left_out = f", {dropped:,} bad values of dropped rows" if dropped else ""
+    target = ", ".join(layout.roles["target"]) or "none"
+    return f"{layout.rows:,} rows, key of width {layout.width}, target {target}, {how}{left_out}"
+
+
+def _report(folder: Store) -> tuple[str, ...]:
+    if not folder.exists(REPORT):
+        return ()
+    told = json.loads(folder.read(REPORT))
+    return (
+        f"{told['rows']:,} rows: " + ", ".join(f"{name} {count:,}" for name, count in told["status"].items()),
+    )
+
+
+def _cells(stage: StageState) -> tuple[str, ...]:
+    total = "?" if stage.total is None else f"{stage.total:,}"
+    return stage.name, f"{stage.finished:,}/{total}", f"{stage.rows:,}", f"{stage.bad_rows:,}"

@@ -1,0 +1,238 @@
+"""The rows of the table, as issue 2 states them: what is measured, against what, and its reach."""
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from locdist.data.dataset import dataset
+from locdist.data.store import Store
+from locdist.execute.local import Local
+from locdist.execute.machine import cpus
+from locdist.jobs.ask import Report
+from locdist.jobs.build_index import build_index
+from locdist.methods.named import local_linear, local_mean, method
+from locdist.plan.records import finished
+from locdist.search.generation import Generation
+from tests.speed.inputs import KEY, TARGET, Inputs, Matrix, read
+from tests.speed.jobs import Job, Watch, empty_tasks, milliseconds_a_task, tiny_tasks
+from tests.speed.peers import Faiss, Sklearn
+from tests.speed.timing import Time, interleaved, timed
+
+METHODS = {"local mean": local_mean, "local linear": local_linear}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Parameters
+    ----------
+    work, ours, against, theirs, ratio, reach : str
+        Its cells.
+    met : bool
+        Whether the ratio is within reach.
+    figures : dict
+        What the cells were made of, for the JSON.
+    """
+
+    work: str
+    ours: str
+    against: str
+    theirs: str
+    ratio: str
+    reach: str
+    met: bool
+    figures: dict[str, Any]
+
+
+@dataclass
+class Bench:
+    """What rows share: the inputs, the index, the tuned jobs, the peers; each made when needed.
+
+    Parameters
+    ----------
+    inputs : Inputs
+    workers : int
+        Threads or processes of ours, threads of the peers.
+    notes : list of str
+        What the lines below the table say.
+    """
+
+    inputs: Inputs
+    workers: int = field(default_factory=cpus)
+    notes: list[str] = field(default_factory=list)
+    figures: dict[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def index(self) -> Generation:
+        """Built here; its time is noted."""
+        sizes, out = self.inputs.sizes, self.inputs.root / "index"
+        support = dataset(self.inputs.support, key=KEY, target=TARGET)
+        executor = Local(self.workers)
+        time = timed(lambda: build_index(support, out, codes=sizes.codes, executor=executor))
+        index = build_index(support, out, codes=sizes.codes)
+        self.note(
+            "build", f"index of {sizes.support:,} rows, {index.layout.nlist} lists: {time.told}", time.wall
+        )
+        return index
+
+    @functools.cached_property
+    def queries(self) -> Matrix:
+        return read(self.inputs.queries)[0]
+
+    @functools.cached_property
+    def mean(self) -> tuple[Job, Report]:
+        return self.prepared("local mean", self.inputs.queries)
+
+    @functools.cached_property
+    def linear(self) -> tuple[Job, Report]:
+        return self.prepared("local linear", self.inputs.queries)
+
+    @functools.cached_property
+    def faiss(self) -> Faiss:
+        return Faiss.of(self.index, self.queries, self.inputs.sizes.k, self.mean[1].nprobe, self.workers)
+
+    @functools.cached_property
+    def sklearn(self) -> Sklearn:
+        peer = Sklearn.of(self.inputs, self.queries, self.workers)
+        told = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in peer.tried.items())
+        self.note("scikit-learn", f"scikit-learn on a few queries: {told}", peer.tried)
+        return peer
+
+    def prepared(self, name: str, queries: Path) -> tuple[Job, Report]:
+        """A job after its first run, in which it was tuned and the page cache got warm."""
+        out = self.inputs.root / f"{name} of {queries.name}".replace(" ", "-")
+        job = Job(METHODS[name](k=self.inputs.sizes.k), self.index, queries, out, self.workers)
+        report, before = job.first()
+        told = f"{name}, {report.rows:,} queries: tuning and audit {before:.1f} s, recall {report.recall}"
+        recall = report.recall.mean if report.recall else 1.0
+        self.note(job.out.name, f"{told}, nprobe {report.nprobe}", {"tuning": before, "recall": recall})
+        return job, report
+
+    def contender(self, name: str) -> Callable[[], object]:
+        """What is timed under a name."""
+        makers: dict[str, Callable[[], Callable[[], object]]] = {
+            "mean": lambda: self.mean[0].again,
+            "linear": lambda: self.linear[0].again,
+            "search": lambda: self.faiss.search,
+            "slices": lambda: self.faiss.slices,
+            "scikit-learn": lambda: self.sklearn.predict,
+        }
+        return makers[name]()
+
+    def note(self, name: str, told: str, figure: Any) -> None:
+        """A line below the table, and its figure."""
+        self.notes.append(told)
+        self.figures[name] = figure
+
+
+Times = dict[str, Time]
+
+
+def mean_row(bench: Bench, times: Times) -> Row:
+    ours, name = times["mean"], min(("search", "slices"), key=lambda each: times[each].wall)
+    mode = {"search": "one call", "slices": "a slice of queries for each thread"}[name]
+    recall = bench.mean[1].recall
+    enough = recall is None or recall.mean >= 0.99
+    against = f"FAISS search, same lists, nprobe {bench.mean[1].nprobe}, sorted queries ({mode})"
+    return _row("predict files to files, local mean", ours, against, times[name], 1.3, enough)
+
+
+def linear_row(bench: Bench, times: Times) -> Row:
+    work = "the same with local linear, float64 solves"
+    return _row(work, times["linear"], "the local mean job", times["mean"], 1.5)
+
+
+def sklearn_row(bench: Bench, times: Times) -> Row:
+    sizes, peer, ours = bench.inputs.sizes, times["scikit-learn"], times["mean"]
+    scale = sizes.queries / min(sizes.peer_queries, sizes.queries)
+    scaled, algorithm = Time(peer.wall * scale, peer.cpu * scale), bench.sklearn.model.algorithm
+    faster = scaled.wall / ours.wall
+    against = f"KNeighborsRegressor ({algorithm}), {sizes.peer_queries:,} queries, scaled"
+    figures = _figures(ours, scaled) | {"faster": faster}
+    return Row(
+        "the same local mean job", ours.told, against, scaled.told,
+        f"{faster:.1f} x faster", ">= 20 x faster", faster >= 20, figures,
+    )  # fmt: skip
+
+
+def memory_row(bench: Bench, times: Times) -> Row:
+    few = _peak(bench, bench.mean[0])
+    many = _peak(bench, bench.prepared("local mean", bench.inputs.many)[0])
+    ratio, rows = max(few) / max(many), bench.inputs.sizes.queries
+    bench.note(
+        "RssAnon", f"anonymous memory by /proc: {few[1] >> 20} and {many[1] >> 20} MiB", [few[1], many[1]]
+    )
+    figures = {"few": few, "many": many, "ratio": 1 / ratio}
+    return Row(
+        f"peak anonymous memory of a worker, {rows * bench.inputs.sizes.many:,} queries",
+        f"{max(many) >> 20} MiB", f"{rows:,} queries", f"{max(few) >> 20} MiB", f"{1 / ratio:.2f} x", "within 10 %",
+        0.9 <= 1 / ratio <= 1.1, figures,
+    )  # fmt: skip
+
+
+def overhead_row(bench: Bench, times: Times) -> Row:
+    count, mean = bench.inputs.sizes.tasks, method("local-mean", {"k": bench.inputs.sizes.k})
+    stages = {
+        "empty": empty_tasks(count),
+        "4 queries": tiny_tasks(mean, bench.index, bench.inputs.queries, count),
+    }
+    spent = {}
+    for place, processes in (("threads", False), ("processes", True)):
+        for name, stage in stages.items():
+            folder = bench.inputs.root / f"tasks-{place}-{name[0]}"
+            spent[f"{name}, {place}"] = milliseconds_a_task(stage, folder, Local(bench.workers, processes))
+    bench.note("tasks", "ms a task: " + "; ".join(f"{name} {ms:.1f}" for name, ms in spent.items()), spent)
+    worst = max(spent.values())
+    ours = f"{spent['4 queries, threads']:.1f} / {spent['4 queries, processes']:.1f} ms"
+    return Row(
+        f"overhead a task, {count} tasks of 4 queries, threads / processes", ours, "-", "-",
+        f"{worst:.1f} ms", "<= 50 ms", worst <= 50, spent,
+    )  # fmt: skip
+
+
+ROWS: dict[str, tuple[tuple[str, ...], Callable[[Bench, Times], Row]]] = {
+    "mean": (("mean", "search", "slices"), mean_row),
+    "linear": (("mean", "linear"), linear_row),
+    "scikit-learn": (("mean", "scikit-learn"), sklearn_row),
+    "memory": ((), memory_row),
+    "overhead": ((), overhead_row),
+}
+"""What each row has timed, and how it is made of the times."""
+
+
+def measured(bench: Bench, names: Iterable[str]) -> list[Row]:
+    """The rows with these names; what they have timed runs in turns."""
+    chosen = [ROWS[name] for name in names]
+    contenders = dict.fromkeys(name for needed, _ in chosen for name in needed)
+    times = interleaved({name: bench.contender(name) for name in contenders})
+    return [make(bench, times) for _, make in chosen]
+
+
+def _row(work: str, ours: Time, against: str, theirs: Time, most: float, valid: bool = True) -> Row:
+    ratio = ours.wall / theirs.wall
+    figures = _figures(ours, theirs) | {"ratio": ratio}
+    return Row(
+        work,
+        ours.told,
+        against,
+        theirs.told,
+        f"{ratio:.2f} x",
+        f"<= {most} x",
+        valid and ratio <= most,
+        figures,
+    )
+
+
+def _figures(ours: Time, theirs: Time) -> dict[str, float]:
+    return {"ours": ours.wall, "theirs": theirs.wall, "ours_cpu": ours.cpu, "theirs_cpu": theirs.cpu}
+
+
+def _peak(bench: Bench, job: Job) -> tuple[int, int]:
+    """The largest anonymous memory of a worker process in bytes: as records and as the kernel tell."""
+    with Watch() as watch:
+        job.again(processes=True)
+    records = finished(Store.at(job.out), "predict")
+    return max(record.peak_memory for record in records.values()), watch.peak
