@@ -120,7 +120,7 @@ def leveled(model: BaseEstimator) -> Pipeline:
     return make_pipeline(make_column_transformer(numbers, names), model)
 
 
-# Their k is the best on November too. Brute force takes half the time of a tree at this width.
+# Their k are about the best on November too. Brute force takes half the time of a tree at this width.
 NEAREST = {"weights": "distance", "algorithm": "brute", "n_jobs": 2}
 BOOSTING = {"categorical_features": [len(NUMBERS), len(NUMBERS) + 1], "random_state": 0}
 
@@ -284,8 +284,8 @@ def explained(folder: Path) -> str:
     told = ld.explain(out, id=flight["flight"])
     lines = [
         f"Hardest to tell: {flight['flight']}, late with probability {flight[LATE.answer]:.3f}.",
-        f"It was {flight['arrival']}. {len(told.neighbors)} flights voted, effectively {told.effective:.0f}; the nearest:",
-        f"  {'':28}{'distance':>10}{'weight':>10}",
+        f"It was {flight['arrival']}. {len(told.neighbors)} flights voted, effectively {told.effective:.0f}.",
+        f"  {'the nearest':28}{'distance':>10}{'weight':>10}",
     ]
     for neighbor in told.neighbors[:5]:
         lines.append(f"  {neighbor.id:28}{neighbor.distance:10.3f}{neighbor.weight:10.4f}  {neighbor.target}")

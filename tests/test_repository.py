@@ -67,12 +67,6 @@ def test_import_locdist_loads_nothing_heavy():
     assert "locdist" in loaded
 
 
-def test_import_locdist_takes_less_than_50_ms():
-    code = "import time; t = time.perf_counter(); import locdist; print(time.perf_counter() - t)"
-    fastest = min(float(python(code)) for _ in range(3))  # the fastest: other processes may hold the cores
-    assert fastest < 0.050
-
-
 @pytest.mark.skipif(not (PACKAGE / "cli.py").exists(), reason="the command line is not there yet")
 def test_help_loads_nothing_heavy():
     code = """

@@ -72,6 +72,7 @@ def build_index(
     executor: Executor | None = None,
     overwrite: bool = False,
     listener: Listener | None = None,
+    command: str = "",
 ) -> Generation:
     """Index a support: an immutable folder that every later job opens.
 
@@ -103,6 +104,8 @@ def build_index(
         Replace what the folder holds.
     listener : callable, optional
         Receives events; `locdist.execute.progress.progress()` shows them.
+    command : str
+        The command line that continues this build, for `locdist status`.
 
     Returns
     -------
@@ -122,7 +125,8 @@ def build_index(
         if claim.resumed and folder.exists(MANIFEST):
             return open_index(folder.uri)
         support = replace(support, source=support.source.without(claim.added))
-        return run(BuildIndex(folder, support, options), executor or Local(), listener=listener)
+        job = BuildIndex(folder, support, options)
+        return run(job, executor or Local(), listener=listener, command=command)
 
 
 def requested(support: Dataset, options: Options) -> Manifest:

@@ -60,8 +60,8 @@ class JobPlan:
     ----------
     kind, folder : str
     state : {"new", "continues", "finished", "replaces what the folder holds"}
-    files, rows, bytes : int
-        Of the input.
+    files, rows, volume : int
+        Of the input; its bytes.
     choices : dict
         What was chosen, and why.
     stages : tuple of StagePlan
@@ -75,7 +75,7 @@ class JobPlan:
     state: str
     files: int
     rows: int
-    bytes: int
+    volume: int
     choices: dict[str, str]
     stages: tuple[StagePlan, ...]
     workers: int
@@ -98,14 +98,14 @@ class JobPlan:
 
     def __str__(self) -> str:
         lines = [f"{self.kind} into {self.folder}: {self.state}"]
-        lines.append(f"input: {self.rows:,} rows in {self.files:,} files, {size(self.bytes)}")
-        lines += aligned([("choice", ""), *self.choices.items()])[1:]
+        lines.append(f"input: {self.rows:,} rows in {self.files:,} files, {size(self.volume)}")
+        lines += [f"  {name}: {value}" for name, value in self.choices.items()]
         if self.stages:
             head = ("stage", "tasks", "finished", "rows", "memory", "distances", "core seconds")
             lines += aligned([head, *map(_cells, self.stages)])
             lines.append(
-                f"about {self.seconds:,.1f} s on {self.workers} workers (to a factor of two, at rates measured on "
-                f"another machine), {size(self.memory)} a worker"
+                f"about {self.seconds:,.1f} s on {self.workers} workers, {size(self.memory)} a worker "
+                "(to a factor of two, by rates measured on another machine)"
             )
         lines += [f"{stage.name}: {stage.basis}" for stage in self.stages]
         return "\n".join([*lines, *self.notes, "Nothing was computed or written."])
@@ -125,9 +125,8 @@ def index_stages(
 ) -> tuple[StagePlan, ...]:
     """The stages of an index build whose tasks over rows have these `sizes`."""
     rows, width = support.rows, key_width(support)
-    other = column_bytes(
-        support.source, [name for name in support.roles.columns if name not in dict(support.roles.key)]
-    )
+    key = dict(support.roles.key)
+    other = column_bytes(support.source, [name for name in support.roles.columns if name not in key])
     choice = choose(rows, width, 8 * width + other, support.roles.metric, options.codes, options.nlist)
     lists = 0 if choice.codes == "exact" else choice.nlist
     shards = max(1, math.ceil(rows * (8 * width + other) / SHARD_BYTES))
@@ -138,15 +137,21 @@ def index_stages(
         batch = assign_cost(min(count, BATCH_ROWS), width, 0, other)
         return replace(assign_cost(count, width, 0, other), memory=batch.memory, formula=batch.formula)
 
+    def assigned(lists: int) -> Callable[[int], Estimate]:
+        return lambda count: assign_cost(count, width, lists, other)
+
+    def packed(count: int) -> Estimate:
+        return pack_cost(count, width, code_bytes, other)
+
+    kmeans = f"{KMEANS} iterations of k-means on {sample:,} rows" if lists else "split points of a sample"
+    homes = f"each row against {lists:,} centroids" if lists else "no lists to assign to"
+    whole = f"shards of at most {size(SHARD_BYTES)}"
     return (
         _stage("profile", sizes, profiled, records, "one pass over all rows, a batch at a time"),
-        _stage("train", [sample], lambda count: assign_cost(count, width, KMEANS * lists, other), records,
-               f"a sample of {sample:,} rows, {KMEANS} iterations of k-means" if lists else "split points of a sample"),
-        _stage("assign", sizes, lambda count: assign_cost(count, width, lists, other), records,
-               f"each row against {lists:,} centroids" if lists else "no lists to assign to"),
-        _stage("pack", [rows // shards] * shards, lambda count: pack_cost(count, width, code_bytes, other), records,
-               f"shards of at most {size(SHARD_BYTES)}"),
-    )  # fmt: skip
+        _stage("train", [sample], assigned(KMEANS * lists), records, kmeans),
+        _stage("assign", sizes, assigned(lists), records, homes),
+        _stage("pack", [rows // shards] * shards, packed, records, whole),
+    )
 
 
 def index_choices(support: Dataset, options: Options) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""`plan`: what a job would run and why. It reads footers and manifests, computes nothing and writes nothing."""
+"""`plan`: what a job would run and why. It reads footers and manifests and writes nothing."""
 
 import json
 import math
@@ -53,7 +53,7 @@ def plan_index(
     executor: Local | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
-    """What `build_index` would run with the same arguments; it raises what that would refuse before any work."""
+    """What `build_index` would run with the same arguments; raises what that would refuse before any work."""
     options = Options(recall, codes, nlist, bad, seed)
     folder = Store.at(out)
     state, records, notes = _standing(folder, requested(support, options), inputs(support.source), overwrite)
@@ -84,7 +84,7 @@ def plan_predict(
     executor: Local | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
-    """What `predict` would run with the same arguments; it raises what that would refuse before any work."""
+    """What `predict` would run with the same arguments; raises what that would refuse before any work."""
     request, question = answers.asked(method, index, queries, keep, extras, explain, recall)
     features = (question.index.features or question.index.key).width
     solve = _solve(question.method, question.index.layout.width, features, question.presentation.want)
@@ -104,7 +104,7 @@ def plan_neighbors(
     executor: Local | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
-    """What `neighbors` would run with the same arguments; it raises what that would refuse before any work."""
+    """What `neighbors` would run with the same arguments; raises what that would refuse before any work."""
     request, question = near.asked(index, queries, k, keep, recall)
     solve = Solve(k, question.index.layout.width, want={"neighbors"})
     return _asking(request, question, solve, out, limit, executor, overwrite, {"k": str(k)})
@@ -194,7 +194,7 @@ def _building(support: Dataset, folder: Store, options: Options, records: Record
 def _standing(
     folder: Store, manifest: Manifest, taken: Sequence[str], overwrite: bool
 ) -> tuple[str, Records, tuple[str, ...]]:
-    """Whether a run would begin or continue, what is finished, and what it would say; raises what it would."""
+    """Whether a run would begin or continue, what is finished, and its notes; raises what it would."""
     check_folder(folder, taken)
     if not folder.exists(MANIFEST):
         return "new", {}, ()
@@ -221,7 +221,7 @@ def _told(method: Method) -> str:
 
 def _size(source: Source) -> dict[str, int]:
     files = source.files
-    return {"files": len(files), "rows": source.rows, "bytes": sum(file.size for file in files)}
+    return {"files": len(files), "rows": source.rows, "volume": sum(file.size for file in files)}
 
 
 def _workers(executor: Local | None) -> int:

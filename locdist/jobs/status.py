@@ -1,6 +1,6 @@
 """`status`: how a folder stands, from the folder alone; it reads and changes nothing.
 
-Commit records say what is finished, `status.json` what the last run did, and the files of failed attempts why.
+Commit records say what is finished, `status.json` what the last run did, files of failed attempts why.
 """
 
 import json
@@ -85,11 +85,8 @@ class FolderStatus:
     def __str__(self) -> str:
         lines = [f"{self.folder}: {self.kind}, {self.state}", *self.notes]
         lines += [self.message] if self.message and self.state != "finished" else []
-        lines += (
-            aligned([("stage", "tasks", "rows", "bad rows"), *map(_cells, self.stages)])
-            if self.stages
-            else []
-        )
+        told = [_cells(stage) for stage in self.stages]
+        lines += aligned([("stage", "tasks", "rows", "bad rows"), *told]) if told else []
         lines += [f"failed: {each.task} of {each.stage}: {each.cause}" for each in self.failures]
         lines += [f"to run again: {each}" for each in self.dropped]
         if self.state not in ("finished", "running"):
@@ -191,9 +188,8 @@ def _report(folder: Store) -> tuple[str, ...]:
     if not folder.exists(REPORT):
         return ()
     told = json.loads(folder.read(REPORT))
-    return (
-        f"{told['rows']:,} rows: " + ", ".join(f"{name} {count:,}" for name, count in told["status"].items()),
-    )
+    counts = ", ".join(f"{name} {count:,}" for name, count in told["status"].items())
+    return (f"{told['rows']:,} rows: {counts}",)
 
 
 def _cells(stage: StageState) -> tuple[str, ...]:

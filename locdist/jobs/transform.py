@@ -127,7 +127,14 @@ def transform(
 
     def prepare(folder: Store) -> TransformRows:
         index = build_index(
-            support, folder.uri, recall=recall, codes=codes, bad=bad, executor=executor, listener=listener
+            support,
+            folder.uri,
+            recall=recall,
+            codes=codes,
+            bad=bad,
+            executor=executor,
+            listener=listener,
+            command=command,
         )
         check(chosen, index, own=True)
         truth = support.roles.target[0] if len(support.roles.target) == 1 and index.numeric else None

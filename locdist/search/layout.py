@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import re
 from typing import Any
 
 from locdist.data.store import Store
@@ -11,6 +12,7 @@ from locdist.errors import DataError
 FORMAT = 1
 MANIFEST = "manifest.json"
 LISTS = "lists.arrow"
+_NAME = re.compile(r"(shards/)?[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +23,10 @@ class ShardFile:
     rows: int
     bytes: int
     checksum: str
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ValueError(f"file {self.name!r} is not below the index folder")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,23 +88,23 @@ class Layout:
 
     @staticmethod
     def from_json(text: bytes, place: str) -> "Layout":
-        """Read a manifest; refuses other formats."""
+        """Read a manifest; refuses other formats, and files outside the index folder."""
         try:
             fields = json.loads(text)
             version = fields.pop("format")
-        except (ValueError, KeyError, AttributeError) as cause:
+            if version == FORMAT:
+                fields["shards"] = tuple(ShardFile(**shard) for shard in fields["shards"])
+                fields["lists"] = ShardFile(**fields["lists"])
+                return Layout(**fields | {"center": tuple(fields["center"])})
+        except (ValueError, KeyError, TypeError, AttributeError) as cause:
             raise DataError(
                 "the manifest of an index generation", f"{place}: {cause!r}", "Build the index again."
             ) from cause
-        if version != FORMAT:
-            raise DataError(
-                f"an index of format {FORMAT}",
-                f"{place} of format {version}",
-                "Build it again with this version of locdist.",
-            )
-        fields["shards"] = tuple(ShardFile(**shard) for shard in fields["shards"])
-        fields["lists"] = ShardFile(**fields["lists"])
-        return Layout(**fields | {"center": tuple(fields["center"])})
+        raise DataError(
+            f"an index of format {FORMAT}",
+            f"{place} of format {version}",
+            "Build it again with this version of locdist.",
+        )
 
 
 def read_manifest(folder: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Small finished jobs for the tests of what comes after them: a support of towns, queries with gaps, outputs."""
+"""Small finished jobs for the tests of what comes after: a support of towns, queries with gaps, outputs."""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,0 +1,138 @@
+"""The application: its commands, and those that only look."""
+
+import inspect
+from typing import Annotated
+
+import typer
+
+import locdist
+from locdist.cli import commands
+from locdist.cli import options as opt
+from locdist.cli.frame import command, show
+
+_CODES = (
+    "Exit codes: 0 done, 1 a fault of locdist, 2 wrong use, 3 data, 4 machine (try again), "
+    "5 too many bad rows, 130 or 143 stopped."
+)
+
+app = typer.Typer(
+    name="locdist",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # an internal error is reported with Python's own traceback
+    epilog=_CODES,
+)
+plan = typer.Typer(
+    name="plan",
+    no_args_is_help=True,
+    help="What a command would run and why: put `plan` in front of it. Nothing is computed or written.",
+)
+
+
+def main() -> None:
+    """What `locdist` runs."""
+    app()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"locdist {locdist.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def locdist_(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="The version, and no more.")
+    ] = False,
+) -> None:
+    """Predict from neighbors, for data too large for one process.
+
+    \b
+    locdist index data/train/ --key lon,lat --target price --out index/
+    locdist predict index/ data/new/ --method local-linear --out pred/
+    locdist evaluate pred/
+    locdist explain pred/ --row 17
+    """
+
+
+def evaluate(
+    folder: opt.Folder,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="The column of the truth; the target of the index by default."),
+    ] = None,
+    truth: Annotated[
+        str | None,
+        typer.Option(
+            "--truth", help="Where it is, if not in the output or the queries: rows in the same order."
+        ),
+    ] = None,
+    json: opt.Json = False,
+) -> None:
+    """Score a finished prediction: RMSE, MAE, R²; or log-loss, Brier score and accuracy.
+
+    \b
+    locdist evaluate predictions/ --target price
+    locdist evaluate predictions/ --target price --truth data/known/
+    """
+    from locdist.jobs.evaluate import evaluate
+
+    show(evaluate(folder, target, truth), json)
+
+
+def explain(
+    folder: opt.Folder,
+    row: Annotated[
+        int | None, typer.Option("--row", help="The number of the query in the whole input, from 0.")
+    ] = None,
+    id: Annotated[str | None, typer.Option("--id", help="Instead: its id, if the output kept it.")] = None,
+    json: opt.Json = False,
+) -> None:
+    """Show what is behind one prediction: neighbors, weights, coefficients.
+
+    \b
+    locdist explain predictions/ --row 17
+    locdist explain predictions/ --id flight-4711 --json
+    """
+    from locdist.jobs.explain import explain
+
+    show(explain(folder, row, id), json)
+
+
+def status(folder: opt.Folder, json: opt.Json = False) -> None:
+    """Say how a folder stands: finished, missing, failed and why, and the command that continues.
+
+    \b
+    locdist status predictions/
+    """
+    from locdist.jobs.status import status
+
+    show(status(folder), json)
+
+
+def methods() -> None:
+    """List the methods and the kernels."""
+    from locdist.local.kernels import KERNELS
+    from locdist.methods.named import METHODS
+
+    typer.echo("methods (parameters after the name)")
+    for name, make in METHODS.items():
+        typer.echo(f"  {name:<14}{_summary(make)}")
+        typer.echo(f"  {'':<14}{' '.join(inspect.signature(make).parameters)}")
+    typer.echo("kernels (u: distance / bandwidth)")
+    for name, kernel in KERNELS.items():
+        typer.echo(f"  {name:<14}{_summary(kernel)}")
+
+
+def _summary(documented: object) -> str:
+    """The first paragraph of a docstring on one line."""
+    return " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
+
+
+for _verb in (commands.index, commands.predict, commands.neighbors, commands.transform):
+    app.command()(_verb)
+    plan.command()(_verb)
+for _look in (evaluate, explain, status, methods):
+    app.command()(command(_look))
+app.add_typer(plan)

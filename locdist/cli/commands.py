@@ -1,0 +1,249 @@
+"""The verbs that compute. Each stands twice on the command line: alone it runs, behind `plan` it tells."""
+
+from typing import Any
+
+import typer
+
+from locdist.cli import options as opt
+from locdist.cli.frame import carry_out, command, running
+
+
+@command
+def index(
+    context: typer.Context,
+    support: opt.SupportPath,
+    key: opt.Key,
+    out: opt.Out,
+    features: opt.Features = None,
+    target: opt.Target = None,
+    id: opt.Id = None,
+    weight: opt.Weight = None,
+    scaling: opt.Scaling = None,
+    metric: opt.Metric = "l2",
+    recall: opt.Recall = 0.99,
+    codes: opt.Codes = None,
+    nlist: opt.Nlist = None,
+    bad: opt.Bad = "raise",
+    seed: opt.Seed = 0,
+    executor: opt.ExecutorName = "local",
+    workers: opt.Workers = None,
+    processes: opt.Processes = False,
+    overwrite: opt.Overwrite = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Index a support: an immutable folder that later commands search.
+
+    Given again, the same command continues a stopped build.
+
+    \b
+    locdist index data/train/ --key lon,lat --features rooms,area
+        --target price --out index/
+    locdist index 'texts/*.parquet' --key embedding --metric cosine
+        --target label --id doc --out index/
+    locdist index flights/ --key dep_delay:5,distance,carrier:0.6
+        --target arr_delay --bad drop --out index/
+    """
+    from locdist.jobs.plans import plan_index
+
+    rows = _dataset(support, key, features, target, id, weight, scaling, metric)
+    chosen: dict[str, Any] = {"recall": recall, "codes": codes, "nlist": nlist, "bad": bad, "seed": seed}
+    run = running(executor, workers, processes, quiet)
+    carry_out(context, json, (_indexed, plan_index), (rows, out), chosen | {"overwrite": overwrite}, run)
+
+
+@command
+def predict(
+    context: typer.Context,
+    index: opt.IndexPath,
+    queries: opt.QueriesPath,
+    out: opt.Out,
+    method: opt.MethodName = "local-mean",
+    k: opt.Neighbors = None,
+    kernel: opt.KernelName = None,
+    bandwidth: opt.Bandwidth = None,
+    ridge: opt.Ridge = None,
+    param: opt.Param = None,
+    recall: opt.RecallOfRun = None,
+    keep: opt.Keep = None,
+    extras: opt.Extras = None,
+    explain: opt.Explain = 0,
+    limit: opt.Limit = None,
+    max_bad: opt.MaxBad = None,
+    executor: opt.ExecutorName = "local",
+    workers: opt.Workers = None,
+    processes: opt.Processes = False,
+    overwrite: opt.Overwrite = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Predict every query with a local model of its neighbors.
+
+    Given again, the same command continues a stopped run and computes nothing twice.
+
+    \b
+    locdist predict index/ data/new/ -m local-linear -k 64 --out pred/
+    locdist predict index/ data/new/ -m local-vote -k 15 --kernel uniform
+        --keep label --explain 5 --max-bad 0.1% --out labels/
+    locdist plan predict index/ data/new/ -m knn -k 10 --out pred/
+    """
+    from locdist.jobs.plans import plan_predict
+    from locdist.jobs.predict import predict
+
+    spec = _method(method, k, kernel, bandwidth, ridge, param)
+    chosen: dict[str, Any] = {
+        "keep": _kept(keep),
+        "extras": opt.names(extras),
+        "explain": explain,
+        "recall": recall,
+    }
+    chosen |= {"limit": limit, "overwrite": overwrite}
+    run = running(executor, workers, processes, quiet)
+    run |= {"max_bad": opt.max_bad(max_bad)}
+    carry_out(context, json, (predict, plan_predict), (spec, index, queries, out), chosen, run)
+
+
+@command
+def neighbors(
+    context: typer.Context,
+    index: opt.IndexPath,
+    queries: opt.QueriesPath,
+    out: opt.Out,
+    k: opt.NeighborsToFind,
+    recall: opt.RecallOfRun = None,
+    keep: opt.Keep = None,
+    limit: opt.Limit = None,
+    max_bad: opt.MaxBad = None,
+    executor: opt.ExecutorName = "local",
+    workers: opt.Workers = None,
+    processes: opt.Processes = False,
+    overwrite: opt.Overwrite = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Find the k nearest rows of the support for every query: the kNN join itself.
+
+    \b
+    locdist neighbors index/ data/new/ -k 64 --out near/
+    """
+    from locdist.jobs.neighbors import neighbors
+    from locdist.jobs.plans import plan_neighbors
+
+    chosen: dict[str, Any] = {
+        "k": k,
+        "keep": _kept(keep),
+        "recall": recall,
+        "limit": limit,
+        "overwrite": overwrite,
+    }
+    run = running(executor, workers, processes, quiet)
+    run |= {"max_bad": opt.max_bad(max_bad)}
+    carry_out(context, json, (neighbors, plan_neighbors), (index, queries, out), chosen, run)
+
+
+@command
+def transform(
+    context: typer.Context,
+    support: opt.SupportPath,
+    key: opt.Key,
+    out: opt.Out,
+    method: opt.MethodName = "local-mean",
+    features: opt.Features = None,
+    target: opt.Target = None,
+    id: opt.Id = None,
+    weight: opt.Weight = None,
+    scaling: opt.Scaling = None,
+    metric: opt.Metric = "l2",
+    codes: opt.Codes = None,
+    bad: opt.Bad = "raise",
+    k: opt.Neighbors = None,
+    kernel: opt.KernelName = None,
+    bandwidth: opt.Bandwidth = None,
+    ridge: opt.Ridge = None,
+    param: opt.Param = None,
+    recall: opt.Recall = 0.99,
+    keep: opt.Keep = None,
+    extras: opt.Extras = None,
+    explain: opt.Explain = 0,
+    limit: opt.Limit = None,
+    max_bad: opt.MaxBad = None,
+    executor: opt.ExecutorName = "local",
+    workers: opt.Workers = None,
+    processes: opt.Processes = False,
+    overwrite: opt.Overwrite = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """Answer every row of a support from the other rows; indexes it first.
+
+    \b
+    locdist transform sales/ --key lon,lat --features rooms --scaling none
+        --target price -m gwr -k 121 --out fit/
+    """
+    from locdist.jobs.plans import plan_transform
+    from locdist.jobs.transform import transform
+
+    spec = _method(method, k, kernel, bandwidth, ridge, param)
+    rows = _dataset(support, key, features, target, id, weight, scaling, metric)
+    chosen: dict[str, Any] = {
+        "keep": _kept(keep),
+        "extras": opt.names(extras),
+        "explain": explain,
+        "recall": recall,
+    }
+    chosen |= {"bad": bad, "codes": codes, "limit": limit, "overwrite": overwrite}
+    run = running(executor, workers, processes, quiet)
+    run |= {"max_bad": opt.max_bad(max_bad)}
+    carry_out(context, json, (transform, plan_transform), (spec, rows, out), chosen, run)
+
+
+def _indexed(support: Any, out: str, **choices: Any) -> Any:
+    """Build an index, and say what it is."""
+    from locdist.jobs.build_index import build_index
+    from locdist.jobs.status import status
+
+    build_index(support, out, **choices)
+    return status(out)
+
+
+def _dataset(
+    support: str,
+    key: list[str],
+    features: list[str] | None,
+    target: list[str] | None,
+    id: str | None,
+    weight: str | None,
+    scaling: str | None,
+    metric: str,
+) -> Any:
+    from locdist.data.dataset import dataset
+
+    return dataset(
+        support,
+        key=opt.columns(key),
+        features=opt.columns(features) or None,
+        target=opt.names(target),
+        id=id,
+        weight=weight,
+        scaling=scaling,
+        metric=metric,
+    )
+
+
+def _method(
+    name: str,
+    k: int | None,
+    kernel: str | None,
+    bandwidth: str | None,
+    ridge: float | None,
+    param: list[str] | None,
+) -> dict[str, Any]:
+    """The method as a spec: the parameters that were given, and no others."""
+    width = None if bandwidth is None else opt.bandwidth(bandwidth)
+    given = {"k": k, "kernel": kernel, "bandwidth": width, "ridge": ridge}
+    named = {name: value for name, value in given.items() if value is not None}
+    return {"name": name, **named, **opt.parameters(param)}
+
+
+def _kept(keep: list[str] | None) -> list[str] | None:
+    return None if keep is None else opt.names(keep)

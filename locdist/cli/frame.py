@@ -1,0 +1,85 @@
+"""What every command has around it: errors as readable blocks with their exit code, results on stdout."""
+
+import functools
+import shlex
+import sys
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol
+
+import typer
+
+from locdist.errors import LocdistError, UsageError
+
+P = ParamSpec("P")
+
+
+class Result(Protocol):
+    """What a job returns: text for people, JSON for programs."""
+
+    def to_json(self) -> bytes:
+        """The result as JSON."""
+
+
+def command(function: Callable[P, None]) -> Callable[P, None]:
+    """A command whose errors on purpose become a block on stderr and an exit code, without a traceback.
+
+    Anything else that escapes is a fault of locdist: Python prints the traceback and exits with 1.
+    """
+
+    @functools.wraps(function)
+    def framed(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except LocdistError as error:
+            typer.echo(block(error), err=True)
+            raise typer.Exit(error.exit_code) from error
+        except KeyboardInterrupt as error:
+            typer.echo(str(error) or "interrupted", err=True)
+            raise typer.Exit(getattr(error, "exit_code", 130)) from error
+
+    return framed
+
+
+def block(error: LocdistError) -> str:
+    """An error in three lines."""
+    return f"error\n  expected  {error.expected}\n  got       {error.given}\n  do        {error.remedy}"
+
+
+def show(result: Result, json: bool) -> None:
+    """A result on stdout."""
+    typer.echo(result.to_json().decode() if json else str(result))
+
+
+def carry_out(
+    context: typer.Context,
+    json: bool,
+    verbs: tuple[Callable[..., Any], Callable[..., Any]],
+    given: tuple[Any, ...],
+    chosen: dict[str, Any],
+    run: dict[str, Any],
+) -> None:
+    """Do the first verb, or behind `locdist plan` the second, which tells what the first would do."""
+    do, tell = verbs
+    if context.parent is not None and context.parent.info_name == "plan":
+        show(tell(*given, **chosen, executor=run["executor"]), json)
+    else:
+        show(do(*given, **chosen, **run), json)
+
+
+def running(executor: str, workers: int | None, processes: bool, quiet: bool) -> dict[str, Any]:
+    """The executor, the listener and the continuing command of a run."""
+    from locdist.execute.local import Local
+    from locdist.execute.progress import progress
+
+    if executor in ("ray", "dask"):
+        remedy = "Leave --executor out to run on the cores of this machine."
+        raise UsageError("an executor that is there: local", f"{executor!r}, which is not there yet", remedy)
+    if executor != "local":
+        raise UsageError("an executor: local", repr(executor), "Leave --executor out.")
+    listener = None if quiet else progress(sys.stderr)
+    return {"executor": Local(workers, processes), "listener": listener, "command": continuing(sys.argv)}
+
+
+def continuing(words: list[str]) -> str:
+    """The command line that continues a run: the same, but it must not begin by deleting what is finished."""
+    return shlex.join(["locdist", *(word for word in words[1:] if word != "--overwrite")])

@@ -1,0 +1,209 @@
+"""The options that commands share, and how their words become values."""
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from locdist.errors import UsageError
+
+_METHOD = "Method"
+_SUPPORT = "Support"
+_OUTPUT = "Output"
+_RUN = "Run"
+
+
+def _option(*names: str, panel: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel=panel, metavar=metavar)
+
+
+# Arguments
+SupportPath = Annotated[
+    str, typer.Argument(help="Folder, file or quoted pattern of the support: the rows that may be neighbors.")
+]
+IndexPath = Annotated[str, typer.Argument(help="The folder that `locdist index` wrote.")]
+QueriesPath = Annotated[
+    str, typer.Argument(help="Folder, file or quoted pattern of the queries: the rows to answer.")
+]
+Folder = Annotated[str, typer.Argument(help="The folder that a job wrote.")]
+Out = Annotated[
+    str, _option("--out", "-o", panel=_OUTPUT, help="Folder to write, apart from the inputs.", metavar="DIR")
+]
+
+# The support
+_KEY = (
+    "What says how far two rows are apart: a column, or NAME:MULTIPLIER to make it count more. "
+    "Repeat it, or use commas."
+)
+Key = Annotated[list[str], _option("--key", panel=_SUPPORT, help=_KEY, metavar="NAME[:X]")]
+Features = Annotated[
+    list[str] | None,
+    _option(
+        "--features",
+        panel=_SUPPORT,
+        help="What a local model is fitted on; the key by default.",
+        metavar="NAME[:X]",
+    ),
+]
+Target = Annotated[
+    list[str] | None, _option("--target", panel=_SUPPORT, help="What is predicted.", metavar="NAME")
+]
+Id = Annotated[
+    str | None, _option("--id", panel=_SUPPORT, help="The column that names a row.", metavar="NAME")
+]
+Weight = Annotated[
+    str | None, _option("--weight", panel=_SUPPORT, help="How much a row counts, 0 or more.", metavar="NAME")
+]
+Scaling = Annotated[
+    str | None,
+    _option(
+        "--scaling", panel=_SUPPORT, help="standard (default for numbers) or none (default for vectors)."
+    ),
+]
+Metric = Annotated[str, _option("--metric", panel=_SUPPORT, help="l2, cosine or ip.")]
+Codes = Annotated[
+    str | None,
+    _option("--codes", panel=_SUPPORT, help="exact, fp16 or flat; chosen from rows and width by default."),
+]
+Nlist = Annotated[
+    int | None, _option("--nlist", panel=_SUPPORT, help="Number of lists; about 2 √n by default.")
+]
+Bad = Annotated[
+    str, _option("--bad", panel=_SUPPORT, help="raise or drop: what happens to support rows with gaps.")
+]
+Seed = Annotated[int, _option("--seed", panel=_SUPPORT, help="Of the sample and of the k-means.")]
+
+# The method
+MethodName = Annotated[
+    str, _option("--method", "-m", panel=_METHOD, help="`locdist methods` lists them.", metavar="NAME")
+]
+Neighbors = Annotated[int | None, _option("-k", panel=_METHOD, help="Neighbors of each query.", metavar="N")]
+NeighborsToFind = Annotated[int, _option("-k", panel=_METHOD, help="Neighbors of each query.", metavar="N")]
+KernelName = Annotated[
+    str | None,
+    _option(
+        "--kernel", panel=_METHOD, help="How distance becomes weight: tricube, gaussian, ...", metavar="NAME"
+    ),
+]
+Bandwidth = Annotated[
+    str | None,
+    _option(
+        "--bandwidth",
+        panel=_METHOD,
+        help="A distance, nearest, or nearest:1.5 (times the k-th distance).",
+        metavar="H",
+    ),
+]
+Ridge = Annotated[float | None, _option("--ridge", panel=_METHOD, help="Penalty of local slopes.")]
+Param = Annotated[
+    list[str] | None,
+    _option("--param", panel=_METHOD, help="Any other parameter of the method.", metavar="NAME=VALUE"),
+]
+Recall = Annotated[
+    float,
+    _option("--recall", panel=_METHOD, help="Share of the true neighbors that searches are tuned to find."),
+]
+RecallOfRun = Annotated[
+    float | None,
+    _option(
+        "--recall", panel=_METHOD, help="Share of the true neighbors to find; the index's own by default."
+    ),
+]
+
+# The output
+Keep = Annotated[
+    list[str] | None,
+    _option("--keep", panel=_OUTPUT, help="Input columns to keep; the id by default.", metavar="NAME"),
+]
+Extras = Annotated[
+    list[str] | None,
+    _option("--extras", panel=_OUTPUT, help="spread, effective, coefficients: more columns.", metavar="NAME"),
+]
+Explain = Annotated[
+    int, _option("--explain", panel=_OUTPUT, help="Neighbors to list with each prediction.", metavar="N")
+]
+Overwrite = Annotated[bool, _option("--overwrite", panel=_OUTPUT, help="Replace what the folder holds.")]
+
+# The run
+Limit = Annotated[
+    int | None, _option("--limit", panel=_RUN, help="Only the first N rows: a trial.", metavar="N")
+]
+MaxBad = Annotated[
+    str | None,
+    _option(
+        "--max-bad",
+        panel=_RUN,
+        help="Bad queries allowed, 0.1% or 100; more end in exit code 5.",
+        metavar="SHARE",
+    ),
+]
+ExecutorName = Annotated[str, _option("--executor", panel=_RUN, help="Where tasks run: local.")]
+Workers = Annotated[
+    int | None, _option("--workers", panel=_RUN, help="Cores to use; those this process may use by default.")
+]
+Processes = Annotated[bool, _option("--processes", panel=_RUN, help="Spawned processes instead of threads.")]
+Json = Annotated[
+    bool, _option("--json", panel=_RUN, help="The result as JSON on stdout, and nothing else there.")
+]
+Quiet = Annotated[bool, _option("--quiet", "-q", panel=_RUN, help="No progress.")]
+
+
+def names(given: Sequence[str] | None) -> list[str]:
+    """Names of an option that may be repeated and hold commas."""
+    return [name.strip() for each in given or () for name in each.split(",") if name.strip()]
+
+
+def columns(given: Sequence[str] | None) -> dict[str, float]:
+    """Columns with their multipliers, 1 where none is given. A colon without a number is part of the name."""
+    parts = {}
+    for each in names(given):
+        name, colon, factor = each.rpartition(":")
+        number = _number(factor) if colon and name else None
+        parts.update({each: 1.0} if number is None else {name: number})
+    return parts
+
+
+def bandwidth(given: str) -> float | str | dict[str, float]:
+    """A number, "nearest", or "nearest:1.5"."""
+    word, _, scale = given.partition(":")
+    value = _number(scale if word == "nearest" else given)
+    if given == "nearest":
+        return given
+    if value is None:
+        raise UsageError("a bandwidth like 0.5, nearest or nearest:1.5", repr(given), "Correct --bandwidth.")
+    return {"nearest": value} if word == "nearest" else value
+
+
+def parameters(given: Sequence[str] | None) -> dict[str, Any]:
+    """NAME=VALUE pairs; values are JSON where they can be, else words."""
+    return dict(_parameter(each) for each in given or ())
+
+
+def max_bad(given: str | None) -> float | None:
+    """A share from "0.1%" or a number of rows from "100"."""
+    if given is None:
+        return None
+    share = given.endswith("%")
+    value = _number(given.removesuffix("%"))
+    if value is None or value < 0 or (share and value >= 100) or not (share or value.is_integer()):
+        wanted = "bad queries allowed as a share below 100% or a whole number"
+        raise UsageError(wanted, repr(given), "Write --max-bad 0.1% or --max-bad 100.")
+    return value / 100 if share else value
+
+
+def _parameter(given: str) -> tuple[str, Any]:
+    name, equals, value = given.partition("=")
+    if not equals or not name:
+        raise UsageError("a parameter as NAME=VALUE", repr(given), "Write --param ridge=0.1.")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

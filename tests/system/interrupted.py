@@ -1,0 +1,102 @@
+"""Jobs as processes that stop at a chosen moment, so that a test can kill them there:
+
+python -m tests.system.interrupted < COMMAND
+
+COMMAND is one line of JSON: {"verb", "place", "out", "kind", "name", "signal"}. The process waits for it with
+everything imported. At its moment it touches the file `signal` and waits to be killed: when the file `name`
+has been "begun" (a few bytes under its temporary name) or is "unsealed" (all bytes, not yet renamed), before
+it is "created", or when it has been "committed". With kind "" it runs to the end.
+"""
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+import locdist as ld
+from locdist.data.store import Store
+from locdist.errors import LocdistError
+
+TASK_ROWS = 50
+ROLES = {"key": "embedding", "features": ["f1", "f2"], "target": "y", "id": "id"}
+METHOD = ld.local_linear(12)
+
+
+@contextmanager
+def small() -> Iterator[None]:
+    """Partitions of 50 rows and shards of 20 kB, where these small data would be one of each."""
+    with (
+        mock.patch("locdist.jobs.ask.rows_per_task", return_value=TASK_ROWS),
+        mock.patch("locdist.jobs.build_index.rows_per_task", return_value=200),
+        mock.patch("locdist.search.build.SHARD_BYTES", 20_000),
+    ):
+        yield
+
+
+def build(place: Path, out: Path) -> ld.Generation:
+    support = ld.dataset(place / "support", **ROLES)
+    return ld.build_index(support, out, codes="fp16", nlist=16, executor=ld.Local(2))
+
+
+def predict(place: Path, out: Path) -> object:
+    queries, extras = place / "queries", ["spread", "effective", "coefficients"]
+    return ld.predict(METHOD, place / "index", queries, out, extras=extras, explain=3, executor=ld.Local(2))
+
+
+VERBS: dict[str, Callable[[Path, Path], object]] = {"build": build, "predict": predict}
+
+
+@contextmanager
+def stopping(kind: str, name: str, signal: Path) -> Iterator[None]:
+    """The store, with a stop at one moment: then no other thread may write either."""
+    write, create = Store.writer, Store.create
+    reached = threading.Event()
+
+    def here(moment: str, path: str) -> None:
+        if kind == moment and path.endswith(name):
+            reached.set()
+            signal.touch()
+        if reached.is_set():
+            time.sleep(600)
+
+    @contextmanager
+    def stopped_writer(store: Store, path: str) -> Iterator[object]:
+        with write(store, path) as stream:
+            if kind == "begun" and path.endswith(name):
+                stream.write(b"PAR1, and no more")
+                stream.flush()
+            here("begun", path)
+            yield stream
+            here("unsealed", path)
+
+    def stopped_create(store: Store, path: str, data: bytes) -> bool:
+        here("created", path)
+        created = create(store, path, data)
+        here("committed", path)
+        return created
+
+    with (
+        mock.patch.object(Store, "writer", stopped_writer),
+        mock.patch.object(Store, "create", stopped_create),
+    ):
+        yield
+
+
+def main() -> int:
+    print("ready", flush=True)  # noqa: T201 - what the test waits for
+    command = json.loads(sys.stdin.readline())
+    with small(), stopping(command["kind"], command["name"], Path(command["signal"])):
+        try:
+            VERBS[command["verb"]](Path(command["place"]), Path(command["out"]))
+        except LocdistError as error:
+            sys.stderr.write(f"{error}\n")
+            return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
