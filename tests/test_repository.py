@@ -67,7 +67,6 @@ def test_import_locdist_loads_nothing_heavy():
     assert "locdist" in loaded
 
 
-@pytest.mark.skipif(not (PACKAGE / "cli.py").exists(), reason="the command line is not there yet")
 def test_help_loads_nothing_heavy():
     code = """
 import sys

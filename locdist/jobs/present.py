@@ -107,8 +107,10 @@ class Presentation:
         return [self.classes.take(best), lists(values, ~known)]
 
     def _coefficients(self, coefficients: Tensor, index: Generation) -> list[pa.Array]:
-        encoding = index.features or index.key
-        own = torch.from_numpy(np.asarray(encoding.unscale(coefficients.numpy())))
+        own = coefficients
+        if coefficients.shape[1] > 1:  # a mean and a vote have no slopes
+            encoding = index.features or index.key
+            own = torch.from_numpy(np.asarray(encoding.unscale(coefficients.numpy())))
         return [
             lists(own[:, :, target], own[:, :, target].isnan().all(dim=1)) for target in range(own.shape[2])
         ]

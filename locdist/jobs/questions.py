@@ -17,7 +17,7 @@ from torch import Tensor
 
 from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
 from locdist.data.source import Source
-from locdist.errors import DataError
+from locdist.errors import DataError, UsageError
 from locdist.local.answers import Status
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
@@ -74,6 +74,13 @@ class Ask(ABC):
             if encoding is not None:
                 encoding.check(self.source.schema)  # a missing column or another width: before any work
         self.source.check(self.read_columns)
+        twice = set(self.keep) & set(self.columns().names)
+        if twice:
+            raise UsageError(
+                f"kept columns besides those of the output ({', '.join(self.columns().names)})",
+                ", ".join(sorted(twice)),
+                "Rename them in the queries, or keep others.",
+            )
 
     @abstractmethod
     def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:

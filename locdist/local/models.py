@@ -142,6 +142,7 @@ class Vote(LocalModel):
         assert hood.targets is not None
         codes = hood.targets[:, :, 0].masked_fill(weights == 0, 0)
         chances = weights.new_zeros(len(weights), hood.classes).scatter_add_(1, codes, weights)
+        chances.clamp_(max=1.0)  # many weights of one class may add up to an ulp more
         certain = torch.zeros(len(weights), dtype=torch.bool, device=weights.device)
         answers = _answers(chances, weights, certain, hood, weights, want)
         if want & {"spread", "coefficients"}:

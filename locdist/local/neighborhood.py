@@ -136,7 +136,8 @@ def smallest(distances: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
     tied = ((near[:, 1:] == near[:, :-1]) & near[:, 1:].isfinite()).any(dim=1)
     if tied.any():  # rare, and twice the work
         order[tied] = _by_id(distances[tied], ids[tied])
-    return _padded(near[:, :k], ids.gather(1, order[:, :k]), k)
+    # copies: a view would keep the whole sorted rows alive
+    return _padded(near[:, :k].clone(), ids.gather(1, order[:, :k]), k)
 
 
 def _by_id(distances: Tensor, ids: Tensor) -> Tensor:

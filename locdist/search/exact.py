@@ -22,7 +22,7 @@ from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.search.rows import Rows, distances
 
 METRICS = ("l2", "cosine", "ip")
-_PROPOSALS = 1024  # beyond this many candidates of a block, FAISS's heaps cost more than looking at all rows
+_MOST = 0.25  # of a block's rows as candidates: beyond, looking at all of them costs less
 _TILE = 1 << 22  # numbers gathered at once (32 MiB of float64)
 
 
@@ -73,7 +73,7 @@ def _block_neighbors(
     slack = (keys.shape[1] + 8) * 2.0**-24 * (_norms(small_queries) + _norms(small_keys).max()).square()
     asked, width = torch.arange(len(queries)), kept + max(8, kept // 4)
     while len(asked):
-        everything = width >= min(len(keys), _PROPOSALS)
+        everything = width >= _MOST * len(keys)
         ids, horizon = (
             (torch.arange(len(keys)).expand(len(asked), -1), torch.full((len(asked),), torch.inf))
             if everything

@@ -21,6 +21,7 @@ from locdist.local.neighborhood import Neighborhood
 NEEDS = {"keys": "key", "features": "feature", "targets": "target", "codes": "label"}
 """What kernels and models ask for, and the column of a shard that has it."""
 
+_BLOCK_ROWS, _BLOCK_BYTES = 16_384, 64 << 20
 Shard = Mapping[str, NDArray[Any]]
 
 
@@ -102,8 +103,9 @@ class Rows:
         column = NEEDS[need]
         return "key" if column == "feature" and "feature" not in self.shards[0] else column
 
-    def blocks(self, rows: int = 65536) -> Iterator[tuple[int, NDArray[Any]]]:
-        """(id of the first row, keys [b, d]) over all shards, `rows` at a time."""
+    def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
+        """(id of the first row, keys [b, d]) over all shards, in blocks of about 64 MiB in single precision."""
+        rows = max(_BLOCK_ROWS, _BLOCK_BYTES // (4 * self.width))
         for start, shard in zip(self.starts, self.shards, strict=False):
             keys = shard["key"]
             for first in range(0, len(keys), rows):

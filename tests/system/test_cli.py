@@ -350,6 +350,21 @@ def test_the_output_of_another_job(world, out):
     assert "--overwrite" in told
 
 
+def test_a_kept_column_that_the_output_has_itself(world, tmp_path):
+    (tmp_path / "new").mkdir()
+    again = table(5, 5).rename_columns({"price": "prediction"})
+    pq.write_table(again, tmp_path / "new" / "a.parquet")
+    words = ("predict", world.index, tmp_path / "new", "--keep", "prediction", "--out", tmp_path / "out")
+    assert "Rename" in error(words, 2)
+
+
+def test_a_mean_has_no_slopes_among_its_coefficients(world, tmp_path):
+    words = ("predict", world.index, world.queries, "-m", "knn", "-k", 3, "--extras", "coefficients")
+    assert cli(*words, "--out", tmp_path / "out").exit_code == 0
+    found = pq.read_table(tmp_path / "out").to_pylist()
+    assert all(row["coefficients"] in ([row["prediction"]], None) for row in found)
+
+
 def test_a_folder_that_is_not_ours(world, tmp_path):
     (tmp_path / "thesis.tex").write_text("dear")
     told = error(("predict", world.index, world.queries, "--out", tmp_path, "--overwrite"), 2)

@@ -147,6 +147,7 @@ def done(out: Path, stage: str) -> dict[str, Record]:
 # ------------------------------------------------------------------------------------------------- kills
 
 
+@pytest.mark.slow
 def test_a_predict_killed_ten_times_ends_as_if_undisturbed(place: Path, drivers: Drivers, tmp_path: Path):
     out, words = tmp_path / "out", {"verb": "predict", "place": str(place), "out": str(tmp_path / "out")}
     undisturbed, before = parts(place / "undisturbed"), dict[str, Record]()
@@ -181,6 +182,7 @@ def assert_reports_agree(out: Path, other: Path) -> None:
         assert one[name] == two[name], name
 
 
+@pytest.mark.slow
 def test_a_build_killed_in_each_stage_ends_as_if_undisturbed(place: Path, drivers: Drivers, tmp_path: Path):
     out, words = tmp_path / "out", {"verb": "build", "place": str(place), "out": str(tmp_path / "out")}
     before: dict[str, Mapping[str, Record]] = {}

@@ -2,12 +2,7 @@
 
 import os
 import pickle
-import socket
-import subprocess
-import sys
 import threading
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,39 +15,6 @@ from locdist.data.store import Store, natural
 from locdist.errors import DataError, MachineError, UsageError
 
 
-@pytest.fixture(scope="module")
-def s3() -> Iterator[str]:
-    """The address host:port of a running object store with a bucket named "bucket"."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        _create_bucket(f"http://127.0.0.1:{port}/bucket")
-        yield f"127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(10)
-
-
-def _create_bucket(url: str) -> None:
-    for _ in range(200):
-        try:
-            with urllib.request.urlopen(urllib.request.Request(url, method="PUT")):
-                return
-        except OSError:
-            time.sleep(0.1)
-    raise TimeoutError(url)
-
-
-@pytest.fixture(autouse=True)
-def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
 @pytest.fixture(params=["local", "s3", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """An empty store of each kind."""
@@ -60,8 +22,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
         yield Store.at(tmp_path / "root")
         return
     if request.param == "s3":
-        where = request.getfixturevalue("s3")
-        place = f"s3://bucket/{tmp_path.name}?endpoint_override={where}&scheme=http&region=us-east-1"
+        place = request.getfixturevalue("bucket").format("")
     else:
         place = f"memory://{tmp_path.name}"
     made = Store.at(place)

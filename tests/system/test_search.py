@@ -1,0 +1,177 @@
+"""Exact search, lists, audit and local copies, against brute force."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from locdist.data.dataset import dataset
+from locdist.errors import DataError, MachineError, UsageError
+from locdist.jobs.build_index import build_index
+from locdist.jobs.predict import predict
+from locdist.local.neighborhood import Neighborhood
+from locdist.methods.named import local_mean
+from locdist.search import cache
+from locdist.search.audit import audit, recall, tune
+from locdist.search.build import choose
+from locdist.search.exact import Exact
+from locdist.search.generation import Generation, open_index
+
+RNG = np.random.default_rng(0)
+
+
+def brute(keys, queries, k):
+    """The k nearest by (distance, id), in float64."""
+    distances = ((queries[:, None].astype(np.float64) - keys[None].astype(np.float64)) ** 2).sum(-1)
+    order = np.lexsort((np.broadcast_to(np.arange(len(keys)), distances.shape), distances))[:, :k]
+    return order, np.take_along_axis(distances, order, 1)
+
+
+CLOUDS = {
+    "ordinary": RNG.normal(size=(3000, 5)),
+    "far from the origin": RNG.uniform(-2000, 2000, (2000, 3)) + np.array([4208848.0, 2334863.0, 4171170.0]),
+    "a grid full of ties": RNG.integers(0, 2, (3000, 6)).astype(np.float64),
+    "one point many times": np.ones((400, 3)),
+    "single precision": RNG.normal(size=(3000, 5)).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+@pytest.mark.parametrize("k", [1, 7, 350])
+def test_exact_search_is_brute_force(name, k):
+    keys = CLOUDS[name]
+    found = Exact(keys).search(torch.from_numpy(keys[:60]), k)
+    ids, distances = brute(keys, keys[:60], k)
+    if keys.dtype == np.float64:
+        np.testing.assert_array_equal(found.ids, ids)
+    np.testing.assert_allclose(found.distances, distances, rtol=1e-5, atol=1e-9)
+
+
+def test_inner_products_are_searched_exactly():
+    keys, queries = RNG.normal(size=(500, 4)), RNG.normal(size=(20, 4))
+    found = Exact(keys, metric="ip").search(torch.from_numpy(queries), 3)
+    np.testing.assert_allclose(-found.distances, -np.sort(-(queries @ keys.T), axis=1)[:, :3])
+
+
+def test_fewer_rows_than_k_leave_neighbors_missing():
+    found = Exact([[0.0], [1.0]]).search(torch.zeros(1, 1, dtype=torch.float64), 5)
+    assert found.ids.tolist() == [[0, 1, -1, -1, -1]]
+    assert found.distances[0, 2:].isinf().all()
+
+
+@pytest.mark.parametrize(
+    "build, error, words",
+    [
+        (lambda: Exact([[0.0], [np.nan]]), DataError, "row 1"),
+        (lambda: Exact([[0.0, 0.0]], metric="cosine"), DataError, "direction"),
+        (lambda: Exact([[0.0]], weights=[-1.0]), DataError, "weights of 0 or more"),
+        (lambda: Exact([[0.0]], [1.0, 2.0]), UsageError, "one for each key"),
+        (lambda: Exact(np.ma.masked_array([[0.0]], [[True]])), UsageError, "MaskedArray"),
+        (lambda: Exact(np.zeros((2, 2), complex)), UsageError, "complex"),
+        (lambda: Exact([[0.0]], metric="l3"), UsageError, "l3"),
+        (lambda: choose(100, 4, 8, "l2", nlist=200, codes="flat"), UsageError, "between 1 and the 100 rows"),
+        (lambda: choose(100, 4, 8, "ip", codes="flat"), UsageError, "inner product"),
+    ],
+)
+def test_wrong_use_is_refused(build, error, words):
+    with pytest.raises(error, match=words):
+        build()
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Generation:
+    """4,000 clustered rows in 32 lists."""
+    keys = (RNG.normal(size=(40, 8))[RNG.integers(0, 40, 4000)] * 4 + RNG.normal(size=(4000, 8))).astype("f4")
+    table = {"e": keys, "y": keys[:, 0].astype(np.float64)}
+    support = dataset(table, key="e", target="y")
+    return build_index(support, tmp_path_factory.mktemp("lists") / "index", codes="flat", nlist=32)
+
+
+def stored_keys(index):
+    return torch.from_numpy(np.concatenate([shard["key"] for shard in index._files.rows.shards]))
+
+
+def test_all_lists_are_the_exact_answer(index):
+    queries = stored_keys(index)[::50]
+    found = index.probed(queries, 9, None, 32)
+    exact = index.exactly(queries, 9).rows(found.order)
+    assert torch.equal(found.ids, exact.ids)
+    assert recall(found, exact).mean == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 300])
+def test_short_lists_widen_the_search(index, count):
+    queries = stored_keys(index)[:count]
+    found = index.probing(1).search(queries, 600)
+    assert found.found.all()
+    assert (found.ids.sort(dim=1).values.diff(dim=1) > 0).all()
+
+
+def test_tuning_takes_no_more_lists_than_the_target_needs(index):
+    queries = stored_keys(index)[::8]
+    exact = index.exactly(queries, 10)
+    few, many = (tune(index, queries, 10, None, exact, target, 32) for target in (0.6, 0.999))
+    assert 1 <= few < many <= 32
+    assert audit(index, queries, 10, None, many, exact).mean >= 0.999
+    assert audit(index, queries, 10, None, max(few // 2, 1), exact).low < 0.6 or few == 1
+
+
+def test_recall_counts_neighbors_no_farther_than_the_exact_ones():
+    exact = Neighborhood(torch.tensor([[1.0, 2.0]]), torch.tensor([[0, 1]]))
+    assert recall(Neighborhood(torch.tensor([[1.0, 2.0]]), torch.tensor([[0, 5]])), exact).mean == 1
+    assert recall(Neighborhood(torch.tensor([[1.0, 3.0]]), torch.tensor([[0, 5]])), exact).mean == 0.5
+    assert recall(Neighborhood(torch.tensor([[1.0, torch.inf]]), torch.tensor([[0, -1]])), exact).low == 0
+
+
+def test_lists_near_each_other_are_stored_near_each_other(index):
+    files = index._files
+    centroids = files.lists.centroids
+    steps = np.linalg.norm(np.diff(centroids, axis=0), axis=1)
+    shuffled = np.linalg.norm(np.diff(centroids[RNG.permutation(len(centroids))], axis=0), axis=1)
+    assert steps.mean() < 0.8 * shuffled.mean()
+
+
+def test_a_job_runs_on_an_object_store(bucket, tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "ROOT", tmp_path / "cache")
+    keys = RNG.normal(size=(300, 3))
+    here = build_index(dataset({"e": keys, "y": keys[:, 0]}, key="e", target="y"), tmp_path / "index")
+    away = build_index(dataset({"e": keys, "y": keys[:, 0]}, key="e", target="y"), bucket.format("/index"))
+    assert [shard.checksum for shard in here.layout.shards] == [
+        shard.checksum for shard in away.layout.shards
+    ]
+    queries = pa.table({"e": pa.FixedSizeListArray.from_arrays(pa.array(keys[:40].ravel()), 3)})
+    report = predict(local_mean(k=5), away, queries, bucket.format("/out"))
+    assert report.rows == 40
+    assert predict(local_mean(k=5), here, queries).equals(predict(local_mean(k=5), away, queries))
+
+
+def test_a_local_copy_is_made_once_and_makes_room(bucket, tmp_path, monkeypatch):
+    root = tmp_path / "cache"
+    store = cache.Store.at(bucket.format("/files"))
+    store.write("a", b"1234")
+    folder = cache.local_copy(store, "one", {"a": 4}, root)
+    assert (folder / "a").read_bytes() == b"1234"
+    store.delete("a")
+    assert cache.local_copy(store, "one", {"a": 4}, root) == folder
+    store.write("b", b"12345678")
+    free = iter([8.0, 100.0])
+    monkeypatch.setattr(
+        cache.shutil, "disk_usage", lambda path: dataclasses.make_dataclass("D", ["free"])(next(free))
+    )
+    assert (cache.local_copy(store, "two", {"b": 8}, root) / "b").exists()
+    assert not folder.exists()
+    monkeypatch.setattr(
+        cache.shutil, "disk_usage", lambda path: dataclasses.make_dataclass("D", ["free"])(1.0)
+    )
+    with pytest.raises(MachineError, match="bytes for a local copy"):
+        cache.local_copy(store, "three", {"b": 8}, root)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/x", "shards/../../x", "shards/.hidden"])
+def test_a_manifest_cannot_point_outside_its_folder(index, tmp_path, name):
+    layout = index.layout.to_json().decode().replace(index.layout.shards[0].name, name)
+    (tmp_path / "manifest.json").write_text(layout)
+    with pytest.raises(DataError, match="not below the index folder"):
+        open_index(tmp_path)
