@@ -23,7 +23,7 @@ from locdist.execute.local import Local
 from locdist.jobs.diagnostics import Diagnostics
 from locdist.jobs.places import Places
 from locdist.jobs.questions import BLOCK_ROWS, Ask, added
-from locdist.jobs.request import inputs, rows_per_task, snapshot, versions
+from locdist.jobs.request import check_recall, inputs, rows_per_task, snapshot, versions
 from locdist.jobs.spread import Spread, spread
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Stage, Task, remaining
@@ -229,6 +229,9 @@ class Request:
     choices: Mapping[str, Any]
     recall: float
     folders: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_recall(self.recall)
 
     def manifest(self, limit: int | None) -> Manifest:
         """The manifest of its output folder."""

@@ -28,7 +28,7 @@ from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.indexing import AssignRows, PackShard, ProfileRows, Space, TrainLists, read_ipc
-from locdist.jobs.request import inputs, ipc, rows_per_task, snapshot, versions
+from locdist.jobs.request import check_recall, inputs, ipc, rows_per_task, snapshot, versions
 from locdist.jobs.support import Recipe
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Stage, Task, remaining
@@ -52,8 +52,7 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.recall <= 1:
-            raise UsageError("recall above 0, at most 1", str(self.recall), "0.99 is the default.")
+        check_recall(self.recall)
         if self.bad not in ("raise", "drop"):
             raise UsageError(
                 "bad as 'raise' or 'drop'", repr(self.bad), "Say what happens to rows that cannot be used."

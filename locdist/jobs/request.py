@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from locdist.data.source import Source
+from locdist.errors import UsageError
 from locdist.plan.manifest import Pinned
 
 _LIBRARIES = ("locdist", "torch", "faiss-cpu", "numpy", "pyarrow")
@@ -18,6 +19,12 @@ def snapshot(source: Source) -> tuple[Pinned, ...]:
         Pinned(**{name: value for name, value in asdict(file).items() if name != "groups"})
         for file in source.files
     )
+
+
+def check_recall(recall: float) -> None:
+    """UsageError when no share of the neighbors can be that large, or that small."""
+    if not 0 < recall <= 1:
+        raise UsageError("recall above 0, at most 1", str(recall), "0.99 is the default.")
 
 
 def inputs(source: Source) -> tuple[str, ...]:

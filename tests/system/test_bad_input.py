@@ -1,4 +1,4 @@
-"""What bad input gets: a clear error before any work, or the stated policy. Nothing lost, nothing half done."""
+"""What bad input gets: a clear error before any work, or the stated policy. Nothing lost, no half files."""
 
 import json
 import re
@@ -91,7 +91,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown column to keep": ({"keep": "idd"}, r"'idd'.*Did you mean 'id'"),
     "a kept column with the name of an answer": (
         {"queries": QUERIES.append_column("status", QUERIES["word"]), "keep": ["id", "status"]},
-        r"'status'",
+        r"kept columns besides those of the output.*got status\. Rename them",
     ),
     "unknown extra": ({"extras": ["spreads"]}, r"spread, effective, coefficients; got 'spreads'"),
     "negative explain": ({"explain": -1}, r"explain.*of 0 or more; got -1"),

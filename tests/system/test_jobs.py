@@ -358,21 +358,3 @@ def test_many_repeated_rows_are_left_out_by_row(codes: str):
         assert len(set(ids)) == 5
         assert row not in ids
         assert {number // 40 for number in ids} == {row // 40}
-
-
-def test_gwr_counts_the_row_itself_and_adds_diagnostics(place: Path, tmp_path: Path):
-    """ENP is the trace of the hat matrix, made densely here."""
-    support = ld.dataset(
-        place / "support", key=["a", "b"], features=["f1", "f2"], target="y", id="id", scaling="none"
-    )
-    report = ld.transform(ld.gwr(40), support, tmp_path / "out")
-    rows, away = nearest(plainly(SUPPORT), plainly(SUPPORT), 40)
-    weights, known, y = weigh("bisquare", away), numbers(SUPPORT, "f1", "f2"), SUPPORT["y"].to_numpy()
-    hat = np.zeros((600, 600))
-    for row in range(600):
-        hat[row, rows[row]] = plane(known[rows[row]], y[rows[row]], weights[row], known[row])[1]
-    close(read(tmp_path / "out")["prediction"], hat @ y)
-    rss, trace = ((y - hat @ y) ** 2).sum(), np.trace(hat)
-    aicc = 600 * (np.log(rss / 600) + np.log(2 * np.pi) + (600 + trace) / (600 - 2 - trace))
-    told = report.diagnostics
-    close([told.enp, told.aicc, told.r2], [trace, aicc, 1 - rss / (600 * y.var())])
