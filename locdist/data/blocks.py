@@ -11,7 +11,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from locdist.data.columns import MISSING, REASONS, UNSEEN, codes, inspect_numbers, inspect_vectors
+from locdist.data.columns import (
+    MISSING,
+    NOT_FINITE,
+    NULL,
+    REASONS,
+    UNSEEN,
+    WRONG_LENGTH,
+    codes,
+    inspect_numbers,
+    inspect_vectors,
+)
 from locdist.data.profile import MAX_CATEGORIES, ColumnProfile, scaling_of
 from locdist.errors import DataError, UsageError
 
@@ -79,7 +89,7 @@ class ColumnEncoding:
         if not plain_vector:
             values = self._scaled(values).astype(dtype, copy=False)
             values[reasons != 0] = 0
-        found = [(REASONS[reason], reasons == reason) for reason in (1, 2)]
+        found = [(REASONS[reason], reasons == reason) for reason in (NULL, NOT_FINITE, WRONG_LENGTH)]
         return values, found
 
     def _values(self, column: pa.ChunkedArray, dtype: npt.DTypeLike) -> tuple[Matrix, npt.NDArray[np.int8]]:

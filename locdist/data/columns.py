@@ -23,8 +23,8 @@ Flags = npt.NDArray[np.bool_]
 Codes = npt.NDArray[np.int64]
 Column: TypeAlias = pa.Array | pa.ChunkedArray
 
-NULL, NOT_FINITE = 1, 2
-REASONS = ("", "null", "not finite")
+NULL, NOT_FINITE, WRONG_LENGTH = 1, 2, 3
+REASONS = ("", "null", "not finite", "wrong length")
 UNSEEN, MISSING = -1, -2
 
 
@@ -45,12 +45,13 @@ def matrix(column: Column, dtype: npt.DTypeLike, width: int | None = None) -> tu
     values : array [n, d]
         C-contiguous, its own memory; zero where the row is bad.
     bad : bool [n]
-        The vector or one of its numbers is null, nan, infinite, or too large for `dtype`.
+        The vector or one of its numbers is null, nan, infinite, too large for `dtype`, or it has another
+        length than `width`.
 
     Raises
     ------
     DataError
-        When a vector has another length; with its row and both lengths.
+        When no width is given and vectors differ in length; with the row and both lengths.
     UsageError
         When the column does not hold vectors of numbers.
     """
@@ -76,20 +77,20 @@ def numbers(column: Column) -> tuple[npt.NDArray[np.float64], Flags]:
 def inspect_vectors(
     column: Column, dtype: npt.DTypeLike, width: int | None = None
 ) -> tuple[Matrix, npt.NDArray[np.int8]]:
-    """`matrix`, with the reason instead of a flag: 0, NULL or NOT_FINITE for each row."""
+    """`matrix`, with the reason instead of a flag: 0, NULL, NOT_FINITE or WRONG_LENGTH for each row."""
     chunked = _chunked(column)
     kind = plain(chunked.type)
     if not (is_vector(kind) or pt.is_null(kind)):
         raise UsageError(
             "a column of vectors of numbers", f"type {chunked.type}", "Name number columns one by one."
         )
-    width = _first_width(chunked) if width is None else width
-    values = np.zeros((len(chunked), width), dtype)
+    agreed = _agreed_width(chunked) if width is None else width
+    values = np.zeros((len(chunked), agreed), dtype)
     reasons = np.zeros(len(chunked), np.int8)
     row = 0
     for chunk in chunked.chunks:
         rows = slice(row, row + len(chunk))
-        _fill(chunk, values[rows], reasons[rows], row)
+        _fill(chunk, values[rows], reasons[rows])
         row += len(chunk)
     return values, reasons
 
@@ -205,56 +206,62 @@ def _chunked(column: Column) -> pa.ChunkedArray:
     return column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
 
 
-def _fill(chunk: pa.Array, values: Matrix, reasons: npt.NDArray[np.int8], row: int) -> None:
+def _fill(chunk: pa.Array, values: Matrix, reasons: npt.NDArray[np.int8]) -> None:
     """Write the vectors of one chunk into its rows of the result. Chunk by chunk, because 2^31 values may not
     fit into one.
     """
-    valid = ~_nulls(chunk)
-    flat = _flat(chunk, valid, values.shape[1], row)
-    shape = (-1, values.shape[1]) if values.shape[1] else (int(valid.sum()), 0)
+    present = ~_nulls(chunk)
+    chunk = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+    width = values.shape[1]
+    right = present & (_lengths(chunk) == width)
+    flat = _flat(chunk, right)
+    shape = (-1, width) if width else (int(right.sum()), 0)
     with np.errstate(over="ignore"):
-        values[valid] = _floats(flat).reshape(shape)
+        values[right] = _floats(flat).reshape(shape)
     finite = np.isfinite(values).all(axis=1)
-    reasons[:] = np.where(valid, np.where(finite, 0, NOT_FINITE), NULL)
+    reasons[:] = np.where(right, np.where(finite, 0, NOT_FINITE), np.where(present, WRONG_LENGTH, NULL))
     if flat.null_count:
-        reasons[np.flatnonzero(valid)[_nulls(flat).reshape(shape).any(axis=1)]] = NULL
+        reasons[np.flatnonzero(right)[_nulls(flat).reshape(shape).any(axis=1)]] = NULL
     values[reasons != 0] = 0
 
 
-def _flat(chunk: pa.Array, valid: Flags, width: int, row: int) -> pa.Array:
-    """The numbers of all vectors that are not null, one after the other."""
-    if isinstance(chunk, pa.ExtensionArray):
-        chunk = chunk.storage
+def _flat(chunk: pa.Array, right: Flags) -> pa.Array:
+    """The numbers of all vectors that are there, one after the other."""
     if pt.is_null(chunk.type):
         return pa.array([], pa.float64())
-    lengths = _lengths(chunk)
-    wrong = valid & (lengths != width)
-    if wrong.any():
-        first = int(np.argmax(wrong))
-        given = f"{lengths[first]} in row {row + first} of this column"
-        raise DataError(f"vectors of {width} numbers", given, "Write all vectors with one length.")
     # What stands behind a null vector is undefined, in a fixed-size list as in the others: keep only what is
     # there.
-    return (chunk if valid.all() else chunk.filter(pa.array(valid))).flatten()
+    return (chunk if right.all() else chunk.filter(pa.array(right))).flatten()
 
 
 def _lengths(chunk: pa.Array) -> Codes:
+    if pt.is_null(chunk.type):
+        return np.zeros(len(chunk), np.int64)
     if pt.is_fixed_size_list(chunk.type):
         return np.full(len(chunk), chunk.type.list_size, np.int64)
     lengths = pc.fill_null(pc.list_value_length(chunk), 0)
     return np.asarray(lengths.to_numpy(zero_copy_only=False), np.int64)
 
 
-def _first_width(column: pa.ChunkedArray) -> int:
-    """The length of the first vector that is not null; 0 when there is none and the type does not say it."""
+def _agreed_width(column: pa.ChunkedArray) -> int:
+    """The one length of all vectors that are not null; 0 when there is none and the type does not say it."""
     kind = plain(column.type)
     if pt.is_fixed_size_list(kind):
         return int(kind.list_size)
+    width, row = None, 0
     for chunk in column.chunks if is_list(kind) else []:
         valid = ~_nulls(chunk)
+        chunk = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+        lengths = _lengths(chunk)
         if valid.any():
-            return int(_lengths(chunk)[int(np.argmax(valid))])
-    return 0
+            width = int(lengths[int(np.argmax(valid))]) if width is None else width
+            wrong = valid & (lengths != width)
+            if wrong.any():
+                first = int(np.argmax(wrong))
+                given = f"{lengths[first]} in row {row + first} of this column"
+                raise DataError(f"vectors of {width} numbers", given, "Write all vectors with one length.")
+        row += len(chunk)
+    return width or 0
 
 
 def _nulls(array: pa.Array) -> Flags:

@@ -35,12 +35,15 @@ class Listing:
         "parquet" or "ipc".
     skipped : tuple of (str, str)
         Files that are not partitions, and why.
+    places : tuple of str
+        What was asked for, absolute.
     """
 
     root: Store
     files: tuple[FileInfo, ...]
     format: str
     skipped: tuple[tuple[str, str], ...]
+    places: tuple[str, ...]
 
 
 def listing(place: Place | Sequence[Place]) -> Listing:
@@ -77,7 +80,8 @@ def listing(place: Place | Sequence[Place]) -> Listing:
     _refuse_twice([path for path, _ in kept])
     root = groups[0][0] if len(groups) == 1 else _common([path for path, _ in kept])
     files = tuple(_below(root, path, info) for path, info in kept)
-    return Listing(root, files, _one_format(files), tuple(skipped))
+    asked = tuple(Store.at(each).uri for each in places)
+    return Listing(root, files, _one_format(files), tuple(skipped), asked)
 
 
 def _suffix(path: str) -> str:

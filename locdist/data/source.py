@@ -60,6 +60,8 @@ class Source:
         Files that were left out, and why.
     absent : tuple of (str, str)
         Columns that some file lacks, with the first such file.
+    places : tuple of str
+        What was asked for: folders, files and patterns, absolute.
     table : pa.Table or None
         The rows, for data in memory.
     """
@@ -70,6 +72,7 @@ class Source:
     schema: pa.Schema
     skipped: tuple[tuple[str, str], ...] = ()
     absent: tuple[tuple[str, str], ...] = ()
+    places: tuple[str, ...] = ()
     table: pa.Table | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -286,9 +289,8 @@ def _of_files(found: Listing, bad_files: str) -> Source:
         raise bad[0][1]
     unified = unify_spelled([(file.path, schema) for file, schema in good])
     skipped = found.skipped + tuple((info.path, str(error)) for info, error in bad)
-    return Source(
-        found.root, tuple(file for file, _ in good), found.format, unified.schema, skipped, unified.absent
-    )
+    files = tuple(file for file, _ in good)
+    return Source(found.root, files, found.format, unified.schema, skipped, unified.absent, found.places)
 
 
 def _unfit(path: str, name: str, error: Exception) -> DataError:

@@ -3,38 +3,34 @@
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
-import torch
-from torch import Tensor
 
 from locdist.data.dataset import Dataset
 from locdist.data.source import Source, Span, source
 from locdist.data.store import Store
-from locdist.errors import TooManyBadRows, UsageError, did_you_mean
+from locdist.errors import UsageError, did_you_mean
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.diagnostics import Diagnostics
 from locdist.jobs.places import Places
 from locdist.jobs.questions import BLOCK_ROWS, Ask, added
+from locdist.jobs.report import Report, check_bad
 from locdist.jobs.request import check_recall, inputs, rows_per_task, snapshot, versions
-from locdist.jobs.spread import Spread, spread
+from locdist.jobs.spread import spread
+from locdist.jobs.tuning import tuning
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Stage, Task, remaining
 from locdist.plan.records import Record
-from locdist.search.audit import Recall, audit, tune
+from locdist.search.audit import Recall
 
 PLAN = "_locdist/plan.json"
 REPORT = "_locdist/report.json"
-AUDITED = 1000  # queries; tuning takes as many others
-_WINDOWS = 32  # places of a large source that a sample is drawn from
-_WINDOW_ROWS = 65_536
 
 
 @dataclass(frozen=True)
@@ -72,64 +68,6 @@ class Running:
             raise UsageError(
                 "max_bad as a share below 1 or a number of rows", str(self.max_bad), "0 allows none."
             )
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a job did.
-
-    Parameters
-    ----------
-    out : str
-        The output folder.
-    rows, bad_rows : int
-        Rows written; queries among them that could not be used.
-    status : dict
-        Rows of each status.
-    reasons : dict
-        Why queries could not be used, and unseen categories.
-    recall : Recall or None
-        Audited on a sample of the queries; None when the search is exact.
-    nprobe : int
-        Lists searched for each query.
-    seconds : float
-        Of this run (a continued one counts its own part).
-    work_seconds, peak_memory : float, int
-        Over all tasks: their seconds, and the largest anonymous memory of a worker in bytes.
-    tasks : int
-    sums : dict
-        Whatever else the job adds up.
-    diagnostics : Diagnostics or None
-        Of a `transform`.
-    notes : tuple of str
-        What a continued run found changed: files that appeared, versions that differ.
-    """
-
-    out: str
-    rows: int
-    bad_rows: int
-    status: dict[str, int]
-    reasons: dict[str, int]
-    recall: Recall | None
-    nprobe: int
-    seconds: float
-    work_seconds: float
-    peak_memory: int
-    tasks: int
-    sums: dict[str, float] = field(default_factory=dict)
-    diagnostics: Diagnostics | None = None
-    notes: tuple[str, ...] = ()
-
-    def to_json(self) -> bytes:
-        """The report as `_locdist/report.json` holds it."""
-        return json.dumps(asdict(self), indent=1).encode()
-
-    def __str__(self) -> str:
-        told = [f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s, {self.tasks} tasks)"]
-        told.append("status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()))
-        told += [f"{count:,} queries: {reason}" for reason, count in self.reasons.items()]
-        told.append(f"recall {self.recall}, nprobe {self.nprobe}" if self.recall else "search: exact")
-        return "\n".join([*told, *self.notes])
 
 
 @dataclass(frozen=True)
@@ -279,66 +217,12 @@ def _rows(source: Source, limit: int | None) -> int:
     return min(limit or source.rows, source.rows)
 
 
-def check_bad(report: Report, most: float | None) -> None:
-    """TooManyBadRows when more queries were bad than allowed."""
-    allowed = None if most is None else most * report.rows if most < 1 else most
-    if allowed is not None and report.bad_rows > allowed:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
-        raise TooManyBadRows(
-            f"at most {allowed:g} bad queries of {report.rows:,}",
-            f"{report.bad_rows:,} ({reasons})",
-            f"All rows are written, the bad ones listed in {report.out}/_locdist/quarantine; raise max_bad.",
-        )
-
-
 def _planned(folder: Store, question: Ask, request: Request, rows: int) -> dict[str, Any]:
     """The plan in force: a resumed job keeps the one that it began with."""
     if not folder.exists(PLAN):
         plan = tuning(question, request.k, request.recall, rows)
         folder.write(PLAN, json.dumps(plan, indent=1).encode())
     return dict(json.loads(folder.read(PLAN)))
-
-
-def tuning(question: Ask, k: int, target: float, rows: int) -> dict[str, Any]:
-    """Probes that reach the recall target on a sample of the queries, and their recall audited on another."""
-    index = question.index
-    queries, own = _sample(question, rows, 2 * AUDITED)
-    if index.exact or not len(queries):
-        return {"nprobe": 0, "recall": None}
-    every, half = Spread(index), len(queries) // 2
-    exact = every.exactly(queries, k, own)
-
-    def part(rows: slice) -> tuple[Tensor, int, Tensor | None]:
-        return queries[rows], k, None if own is None else own[rows]
-
-    first, second = slice(half), slice(half, None)
-    nprobe = tune(every, *part(first), exact.rows(first), target, index.layout.nlist)
-    audited = audit(every, *part(second), nprobe, exact.rows(second))
-    return {"nprobe": nprobe, "recall": asdict(audited)}
-
-
-def _sample(question: Ask, rows: int, wanted: int) -> tuple[Tensor, Tensor | None]:
-    """Random good queries [<= wanted, d] out of up to 32 places of the source, in random order, and their own
-    rows.
-    """
-    rng = np.random.default_rng(0)
-    windows = [range(start, min(start + _WINDOW_ROWS, rows)) for start in range(0, rows, _WINDOW_ROWS)]
-    chosen = [
-        windows[place] for place in rng.choice(len(windows), min(_WINDOWS, len(windows)), replace=False)
-    ]
-    parts, owns = [], []
-    for window in chosen:
-        share = min(len(window), -(-wanted // len(chosen)))
-        picked = np.sort(rng.choice(len(window), share, replace=False))
-        tables = question.source.read(window.start, window.stop, question.read_columns)
-        block = question.encoded(pa.concat_tables(list(tables)).take(pa.array(picked)), window.start)
-        good = ~block.bad
-        parts.append(block.queries[good])
-        owns.append(torch.from_numpy(picked + window.start)[good])
-    if not parts:
-        return torch.zeros(0, question.index.layout.width), None
-    order = torch.from_numpy(rng.permutation(sum(len(part) for part in parts)))[:wanted]
-    return torch.cat(parts)[order], torch.cat(owns)[order] if question.own else None
 
 
 def queries_of(data: Any) -> Source:

@@ -32,6 +32,12 @@ class Diagnostics:
     enp: float | None = None
     aicc: float | None = None
 
+    def __str__(self) -> str:
+        told = f"R² {self.r2:.6f}, RMSE {math.sqrt(self.sigma2):.6g}"
+        told += "" if self.enp is not None else " (each row left out of its own neighbors)"
+        told += f", ENP {self.enp:.4f}" if self.enp is not None else ""
+        return told + (f", AICc {self.aicc:.4f}" if self.aicc is not None else "")
+
     @staticmethod
     def of(sums: Mapping[str, float]) -> "Diagnostics | None":
         """From the sums of all tasks; None without a numeric target."""

@@ -11,9 +11,10 @@ import torch
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
-from locdist.jobs.ask import Report, Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.ask import Request, Running, ask, ask_here, kept, queries_of
 from locdist.jobs.present import id_distance
 from locdist.jobs.questions import STATUS, Ask, Block, statuses
+from locdist.jobs.report import Report
 from locdist.local.answers import Status
 from locdist.search.generation import Generation, open_index
 

@@ -10,9 +10,10 @@ import pyarrow as pa
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
-from locdist.jobs.ask import Report, Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.ask import Request, Running, ask, ask_here, kept, queries_of
 from locdist.jobs.present import Presentation
 from locdist.jobs.questions import Ask, Block
+from locdist.jobs.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.search.generation import Generation, open_index

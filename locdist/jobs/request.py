@@ -29,7 +29,7 @@ def check_recall(recall: float) -> None:
 
 def inputs(source: Source) -> tuple[str, ...]:
     """Where a source lies, so that no output is written there."""
-    return (source.store.uri,) if source.store else ()
+    return source.places
 
 
 def versions() -> dict[str, str]:

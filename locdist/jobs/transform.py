@@ -17,11 +17,12 @@ from locdist.data.dataset import Dataset
 from locdist.data.store import Store
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
-from locdist.jobs.ask import Report, Request, Running, ask, ask_here, kept
+from locdist.jobs.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.build_index import build_index
 from locdist.jobs.predict import check, presentation
 from locdist.jobs.present import Presentation
 from locdist.jobs.questions import Ask, Block
+from locdist.jobs.report import Report
 from locdist.local.answers import Answers, Status
 from locdist.methods.method import Method
 from locdist.methods.named import method as named

@@ -166,8 +166,10 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, 
 
 def _compared(old: Manifest, new: Manifest) -> Claim:
     asked = {"kind": old.kind, "request": old.request}, {"kind": new.kind, "request": new.request}
-    for path, before, after in differences(*asked):
-        raise UsageError(f"the request that the folder answers: {path} was {before!r}", f"{after!r}", REMEDY)
+    changed = list(differences(*asked))
+    if changed:
+        was, now = (", ".join(f"{path} {change[side]!r}" for path, *change in changed[:3]) for side in (0, 1))
+        raise UsageError(f"the request that the folder answers: {was}", now, REMEDY)
     added = _added(old.snapshot, new.snapshot)
     notes = (
         [f"{len(added)} input files appeared after the job began and are left out: {added[0]} ..."]

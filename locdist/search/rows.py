@@ -104,7 +104,7 @@ class Rows:
         return "key" if column == "feature" and "feature" not in self.shards[0] else column
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
-        """(id of the first row, keys [b, d]) over all shards, in blocks of about 64 MiB in single precision."""
+        """(id of the first row, keys [b, d]) over all shards, about 64 MiB of single precision at a time."""
         rows = max(_BLOCK_ROWS, _BLOCK_BYTES // (4 * self.width))
         for start, shard in zip(self.starts, self.shards, strict=False):
             keys = shard["key"]
@@ -115,7 +115,7 @@ class Rows:
 def distances(queries: Tensor, keys: Tensor, metric: str = "l2") -> Tensor:
     """Distances of queries [q, d] to their own keys [q, k, d] as [q, k].
 
-    Sums of squared differences (l2, and cosine on normalized rows), or minus the inner product (ip), in the
+    Sums of squared differences (l2, and cosine on unit rows), or minus the inner product (ip), in the
     keys' precision: never the expanded form |q|² − 2qx + |x|², which loses the digits that decide between
     near neighbors (DESIGN law 8).
     """

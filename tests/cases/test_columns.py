@@ -9,7 +9,17 @@ import pyarrow as pa
 import pytest
 
 from locdist.data.arrays import column, table
-from locdist.data.columns import codes, distinct, matrix, numbers, targets, vectors
+from locdist.data.columns import (
+    NULL,
+    WRONG_LENGTH,
+    codes,
+    distinct,
+    inspect_vectors,
+    matrix,
+    numbers,
+    targets,
+    vectors,
+)
 from locdist.errors import DataError, LocdistError, UsageError
 
 PAIRS = [[1.0, 2.0], [3.0, 4.0]]
@@ -94,8 +104,11 @@ def test_another_length_names_row_and_lengths() -> None:
     array = pa.chunked_array([pa.array([[1.0, 2.0], None]), pa.array([[3.0, 4.0], [5.0]])])
     with pytest.raises(DataError, match=r"vectors of 2 numbers; got 1 in row 3"):
         matrix(array, np.float32)
-    with pytest.raises(DataError, match=r"vectors of 3 numbers; got 2 in row 0"):
-        matrix(pa.array(PAIRS, FIXED), np.float32, width=3)
+    values, reasons = inspect_vectors(
+        array, np.float32, 1
+    )  # a known width: only the rows that differ are bad
+    assert reasons.tolist() == [WRONG_LENGTH, NULL, WRONG_LENGTH, 0]
+    assert values.tolist() == [[0.0], [0.0], [0.0], [5.0]]
 
 
 def test_c65_float16_is_read_before_arithmetic() -> None:

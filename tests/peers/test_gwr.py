@@ -64,7 +64,7 @@ def hat_matrix(
 
 
 @pytest.mark.parametrize("kernel", ["bisquare", "tricube"])
-@pytest.mark.parametrize("repeated", [0, 40], ids=["", "two sites at one place"])
+@pytest.mark.parametrize("repeated", [0, 40], ids=["all apart", "two sites at one place"])
 def test_diagnostics_of_the_dense_hat_matrix(kernel: str, repeated: int, tmp_path: Path):
     places, features, y = sites(400, repeated)
     columns = {"east": places[:, 0], "north": places[:, 1], "rooms": features[:, 0], "area": features[:, 1]}

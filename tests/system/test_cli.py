@@ -272,9 +272,13 @@ def test_status_of_a_failed_run_says_why_and_what_continues(world, tmp_path):
     index = tmp_path / "index"
     assert cli("index", tmp_path / "data", "--key", "v", "--target", "y", "--out", index).exit_code == 0
     (tmp_path / "new").mkdir()
-    pq.write_table(pa.table({"v": pa.array([[1.0, 2.0], [3.0]])}), tmp_path / "new" / "ragged.parquet")
+    damaged = tmp_path / "new" / "damaged.parquet"
+    pq.write_table(lists, damaged, compression="none", use_dictionary=False)
+    content = damaged.read_bytes()
+    damaged.write_bytes(content[:4] + b"\xff" * 40 + content[44:])  # a page, not the footer
     done = cli("predict", index, tmp_path / "new", "-m", "knn", "-k", 1, "--out", tmp_path / "out")
     assert done.exit_code == 3
+    assert "damaged.parquet" in done.stderr
     told = cli("status", tmp_path / "out").stdout
     assert "to continue:" in told
     assert "finished" not in told.splitlines()[0]

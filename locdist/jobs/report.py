@@ -1,0 +1,79 @@
+"""What a job did, for people and for `_locdist/report.json`."""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from locdist.errors import TooManyBadRows
+from locdist.jobs.diagnostics import Diagnostics
+from locdist.search.audit import Recall
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a job did.
+
+    Parameters
+    ----------
+    out : str
+        The output folder.
+    rows, bad_rows : int
+        Rows written; queries among them that could not be used.
+    status : dict
+        Rows of each status.
+    reasons : dict
+        Why queries could not be used, and unseen categories.
+    recall : Recall or None
+        Audited on a sample of the queries; None when the search is exact.
+    nprobe : int
+        Lists searched for each query.
+    seconds : float
+        Of this run (a continued one counts its own part).
+    work_seconds, peak_memory : float, int
+        Over all tasks: their seconds, and the largest anonymous memory of a worker in bytes.
+    tasks : int
+    sums : dict
+        Whatever else the job adds up.
+    diagnostics : Diagnostics or None
+        Of a `transform`.
+    notes : tuple of str
+        What a continued run found changed: files that appeared, versions that differ.
+    """
+
+    out: str
+    rows: int
+    bad_rows: int
+    status: dict[str, int]
+    reasons: dict[str, int]
+    recall: Recall | None
+    nprobe: int
+    seconds: float
+    work_seconds: float
+    peak_memory: int
+    tasks: int
+    sums: dict[str, float] = field(default_factory=dict)
+    diagnostics: Diagnostics | None = None
+    notes: tuple[str, ...] = ()
+
+    def to_json(self) -> bytes:
+        """The report as `_locdist/report.json` holds it."""
+        return json.dumps(asdict(self), indent=1).encode()
+
+    def __str__(self) -> str:
+        told = [f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s, {self.tasks} tasks)"]
+        told.append("status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()))
+        told += [f"{count:,} queries: {reason}" for reason, count in self.reasons.items()]
+        told.append(f"recall {self.recall}, nprobe {self.nprobe}" if self.recall else "search: exact")
+        told += [str(self.diagnostics)] if self.diagnostics else []
+        return "\n".join([*told, *self.notes])
+
+
+def check_bad(report: Report, most: float | None) -> None:
+    """TooManyBadRows when more queries were bad than allowed."""
+    allowed = None if most is None else most * report.rows if most < 1 else most
+    if allowed is not None and report.bad_rows > allowed:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
+        raise TooManyBadRows(
+            f"at most {allowed:g} bad queries of {report.rows:,}",
+            f"{report.bad_rows:,} ({reasons})",
+            f"All rows are written, the bad ones listed in {report.out}/_locdist/quarantine; raise max_bad.",
+        )

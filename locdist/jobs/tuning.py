@@ -1,0 +1,59 @@
+"""How a job searches: tuned on some of its queries, audited on others, before the first task."""
+
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from locdist.jobs.questions import Ask
+from locdist.jobs.spread import Spread
+from locdist.search.audit import audit, tune
+
+AUDITED = 1000  # queries; tuning takes as many others
+_WINDOWS = 32  # places of a large source that a sample is drawn from
+_WINDOW_ROWS = 65_536
+
+
+def tuning(question: Ask, k: int, target: float, rows: int) -> dict[str, Any]:
+    """Probes that reach the recall target on a sample of the queries, and their recall audited on another."""
+    index = question.index
+    if index.exact or not rows:
+        return {"nprobe": 0, "recall": None}
+    queries, own = _sample(question, rows, 2 * AUDITED)
+    if len(queries) < 2:
+        return {"nprobe": index.probes, "recall": None}
+    every, half = Spread(index), len(queries) // 2
+    exact = every.exactly(queries, k, own)
+
+    def part(rows: slice) -> tuple[Tensor, int, Tensor | None]:
+        return queries[rows], k, None if own is None else own[rows]
+
+    first, second = slice(half), slice(half, None)
+    nprobe = tune(every, *part(first), exact.rows(first), target, index.layout.nlist)
+    audited = audit(every, *part(second), nprobe, exact.rows(second))
+    return {"nprobe": nprobe, "recall": asdict(audited)}
+
+
+def _sample(question: Ask, rows: int, wanted: int) -> tuple[Tensor, Tensor | None]:
+    """Random good queries [<= wanted, d] out of up to 32 places of the source, in random order, and their own
+    rows.
+    """
+    rng = np.random.default_rng(0)
+    windows = [range(start, min(start + _WINDOW_ROWS, rows)) for start in range(0, rows, _WINDOW_ROWS)]
+    chosen = [
+        windows[place] for place in rng.choice(len(windows), min(_WINDOWS, len(windows)), replace=False)
+    ]
+    parts, owns = [], []
+    for window in chosen:
+        share = min(len(window), -(-wanted // len(chosen)))
+        picked = np.sort(rng.choice(len(window), share, replace=False))
+        tables = question.source.read(window.start, window.stop, question.read_columns)
+        block = question.encoded(pa.concat_tables(list(tables)).take(pa.array(picked)), window.start)
+        good = ~block.bad
+        parts.append(block.queries[good])
+        owns.append(torch.from_numpy(picked + window.start)[good])
+    order = torch.from_numpy(rng.permutation(sum(len(part) for part in parts)))[:wanted]
+    return torch.cat(parts)[order], torch.cat(owns)[order] if question.own else None
