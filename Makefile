@@ -25,8 +25,8 @@ test: $(STAMP)  ## every test but the measurements of speed
 	@$(BIN)/python -m pytest $(ARGS)
 
 bench: $(STAMP)  ## the measurements of speed and memory (wants a quiet machine)
-	@echo "== bench: pytest over tests/speed"
-	@$(BIN)/python -m pytest -m speed -s tests/speed $(ARGS)
+	@echo "== bench: one table, ours and the peer side by side (some minutes)"
+	@$(BIN)/python -m tests.speed.bench $(ARGS)
 
 lint: $(STAMP)  ## rules, format, types and import contracts
 	@echo "== lint: ruff check";          $(BIN)/ruff check .

@@ -19,18 +19,21 @@ from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.diagnostics import Diagnostics
 from locdist.jobs.places import Places
-from locdist.jobs.questions import BLOCK_ROWS, Ask, added
+from locdist.jobs.questions import Ask, added
 from locdist.jobs.report import Report, check_bad
-from locdist.jobs.request import check_recall, inputs, rows_per_task, snapshot, versions
+from locdist.jobs.request import check_recall, column_bytes, inputs, rows_per_task, snapshot, versions
 from locdist.jobs.spread import spread
 from locdist.jobs.tuning import tuning
+from locdist.plan.cost import Search, predict_cost
 from locdist.plan.manifest import Manifest, claimed
-from locdist.plan.plan import Stage, Task, remaining
+from locdist.plan.plan import Resources, Stage, Task, remaining
 from locdist.plan.records import Record
 from locdist.search.audit import Recall
+from locdist.search.generation import Generation
 
 PLAN = "_locdist/plan.json"
 REPORT = "_locdist/report.json"
+EXACT_BYTES = 256 << 20  # of the block of rows that an exact search compares with, in two precisions
 
 
 @dataclass(frozen=True)
@@ -122,19 +125,20 @@ def stage_of(kind: str, question: Ask, rows: int) -> Stage:
         if span.start < rows or not rows
     ]
     spans = [Span(span.start, min(span.stop, rows)) for span in spans]
-    return Stage(
-        kind,
-        tuple(
-            Task(
-                name := f"part-{number:05}",
-                (f"{name}.parquet",),
-                (span.start, span.stop),
-                question,
-                span.rows,
-            )
-            for number, span in enumerate(spans)
-        ),
-    )
+    most = max(span.rows for span in spans)
+    kept = column_bytes(question.source, question.keep)
+    cost = predict_cost(most, question.block_rows, search_of(question.index), question.work, kept)
+    tasks = []
+    for number, span in enumerate(spans):
+        name = f"part-{number:05}"
+        tasks.append(Task(name, (f"{name}.parquet",), (span.start, span.stop), question, span.rows))
+    return Stage(kind, tuple(tasks), Resources(memory=cost.memory))
+
+
+def search_of(index: Generation) -> Search:
+    """How an index is searched, for predicting memory and time."""
+    layout = index.layout
+    return Search(layout.rows, layout.nlist, index.probes, resident=0 if layout.nlist else EXACT_BYTES)
 
 
 def _rows_per_task(question: Ask, rows: int) -> int:
@@ -208,7 +212,8 @@ def ask_here(request: Request, question: Ask, limit: int | None) -> pa.Table:
     rows = _rows(request.source, limit)
     plan = tuning(question, request.k, request.recall, rows)
     tuned = replace(question, index=question.index.probing(plan["nprobe"]))
-    blocks = [(start, min(start + BLOCK_ROWS, rows)) for start in range(0, rows, BLOCK_ROWS)]
+    size = tuned.block_rows
+    blocks = [(start, min(start + size, rows)) for start in range(0, rows, size)]
     answers = spread(lambda block: [table for table, _ in tuned.tables(*block)], blocks)
     return pa.concat_tables([tuned.schema.empty_table(), *(table for part in answers for table in part)])
 

@@ -4,6 +4,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import torch
+
+from locdist.data.columns import numbers
+from locdist.jobs.questions import Block
+from locdist.local.answers import Answers, Status
+from locdist.search.generation import Generation
+
 
 @dataclass(frozen=True)
 class Diagnostics:
@@ -53,3 +60,19 @@ class Diagnostics:
         defined = rss > 0 and freedom > 0
         aicc = n * (math.log(rss / n) + math.log(2 * math.pi) + (n + enp) / freedom) if defined else None
         return replace(told, enp=enp, aicc=aicc)
+
+
+def residuals(block: Block, answers: Answers, target: str, index: Generation) -> dict[str, float]:
+    """What `Diagnostics.of` needs of the answered rows of one block.
+
+    The number of rows, the sums of the target, its square and the squared residual; and where the answers
+    tell their neighbors, the trace of the hat matrix: the weight of each row in its own answer.
+    """
+    truth, bad = (torch.from_numpy(part) for part in numbers(block.table.column(target)))
+    good = (answers.status <= int(Status.RANK_DEFICIENT)) & ~bad
+    truth, fit = truth[good], answers.values[good, 0]
+    parts = {"n": torch.ones_like(truth), "y": truth, "yy": truth.square(), "rss": (truth - fit).square()}
+    if answers.ids is not None and answers.smoother is not None:
+        mine = index.sources(answers.ids) == block.rows[:, None]
+        parts["trace"] = answers.smoother.where(mine, 0.0).sum(dim=1)[good]
+    return {name: float(part.sum()) for name, part in parts.items()}

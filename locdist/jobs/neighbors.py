@@ -16,6 +16,7 @@ from locdist.jobs.present import id_distance
 from locdist.jobs.questions import STATUS, Ask, Block, statuses
 from locdist.jobs.report import Report
 from locdist.local.answers import Status
+from locdist.plan.cost import Solve
 from locdist.search.generation import Generation, open_index
 
 
@@ -29,6 +30,11 @@ class FindRows(Ask):
         """Neighbors, nearest first, and status."""
         pair = pa.struct([("id", self.index.id_type), ("distance", pa.float64())])
         return pa.schema([("neighbors", pa.list_(pair)), ("status", STATUS)])
+
+    @property
+    def work(self) -> Solve:
+        """Neighbors are only listed."""
+        return Solve(self.k, self.index.layout.width, want={"neighbors"})
 
     def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
         """Neighbors of one block, in its order."""

@@ -9,17 +9,16 @@ import pyarrow as pa
 
 from locdist.data.dataset import Dataset
 from locdist.data.schema import is_text, is_vector, plain
-from locdist.data.source import Source
 from locdist.jobs.build_index import Options
 from locdist.jobs.indexing import BATCH_ROWS
-from locdist.jobs.questions import BLOCK_ROWS
+from locdist.jobs.questions import block_rows
+from locdist.jobs.request import column_bytes
 from locdist.jobs.text import aligned, size
 from locdist.plan.cost import Estimate, Search, Solve, assign_cost, pack_cost, predict_cost
 from locdist.plan.records import Record
 from locdist.search.build import EXACT_ROWS, SAMPLE_ROWS, SHARD_BYTES, choose
 
 Records = Mapping[str, Mapping[str, Record]]
-TEXT_BYTES = 32  # of a name, assumed
 KMEANS = 10  # iterations
 
 
@@ -115,9 +114,8 @@ def ask_stage(
     name: str, sizes: Sequence[int], search: Search, solve: Solve, kept: int, records: Records, basis: str
 ) -> StagePlan:
     """A stage that answers queries, `sizes` of them in its tasks, with `kept` bytes of input columns each."""
-    return _stage(
-        name, sizes, lambda rows: predict_cost(rows, BLOCK_ROWS, search, solve, kept), records, basis
-    )
+    block = block_rows(solve.k)
+    return _stage(name, sizes, lambda rows: predict_cost(rows, block, search, solve, kept), records, basis)
 
 
 def index_stages(
@@ -175,19 +173,6 @@ def key_width(support: Dataset) -> int:
     """Numbers of an encoded key, as far as the footers say: a category and a list of any length count one."""
     kinds = (plain(support.source.schema.field(name).type) for name, _ in support.roles.key)
     return sum(kind.list_size if pa.types.is_fixed_size_list(kind) else 1 for kind in kinds)
-
-
-def column_bytes(source: Source, names: Sequence[str]) -> int:
-    """About how many bytes these columns of one row have in memory; without any, the address of a row."""
-    if not names:
-        return TEXT_BYTES + 8
-    return sum(_bytes(plain(source.schema.field(name).type)) for name in names)
-
-
-def _bytes(kind: pa.DataType) -> int:
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size) * 8
-    return TEXT_BYTES if is_text(kind) else 1024 if is_vector(kind) else 8
 
 
 def _certain(support: Dataset) -> bool:

@@ -13,23 +13,21 @@ from locdist.execute.local import Local
 from locdist.jobs import neighbors as near
 from locdist.jobs import predict as answers
 from locdist.jobs import transform as itself
-from locdist.jobs.ask import PLAN, Request, stage_of
+from locdist.jobs.ask import PLAN, Request, search_of, stage_of
 from locdist.jobs.build_index import BuildIndex, Options, requested
 from locdist.jobs.outlook import (
     JobPlan,
     StagePlan,
     ask_stage,
-    column_bytes,
     index_choices,
     index_stages,
     key_width,
 )
 from locdist.jobs.questions import Ask
-from locdist.jobs.request import inputs, rows_per_task
-from locdist.local.models import Linear
+from locdist.jobs.request import column_bytes, inputs, rows_per_task
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
-from locdist.plan.cost import Search, Solve
+from locdist.plan.cost import Search
 from locdist.plan.manifest import MANIFEST, Manifest, check_folder, claim
 from locdist.plan.plan import Resources
 from locdist.plan.records import Record, history
@@ -86,10 +84,8 @@ def plan_predict(
 ) -> JobPlan:
     """What `predict` would run with the same arguments; raises what that would refuse before any work."""
     request, question = answers.asked(method, index, queries, keep, extras, explain, recall)
-    features = (question.index.features or question.index.key).width
-    solve = _solve(question.method, question.index.layout.width, features, question.presentation.want)
     choices = {"method": _told(question.method)}
-    return _asking(request, question, solve, out, limit, executor, overwrite, choices)
+    return _asking(request, question, out, limit, executor, overwrite, choices)
 
 
 def plan_neighbors(
@@ -106,8 +102,7 @@ def plan_neighbors(
 ) -> JobPlan:
     """What `neighbors` would run with the same arguments; raises what that would refuse before any work."""
     request, question = near.asked(index, queries, k, keep, recall)
-    solve = Solve(k, question.index.layout.width, want={"neighbors"})
-    return _asking(request, question, solve, out, limit, executor, overwrite, {"k": str(k)})
+    return _asking(request, question, out, limit, executor, overwrite, {"k": str(k)})
 
 
 def plan_transform(
@@ -138,7 +133,8 @@ def plan_transform(
     search = Search(support.rows, lists, math.ceil(math.sqrt(lists)))
     spans = support.source.partitions(rows_per_task(rows, 4 * width + 64))
     sizes = [min(span.stop, rows) - span.start for span in spans if span.start < rows]
-    solve = _solve(chosen, width, width, frozenset(extras) | ({"neighbors"} if explain else frozenset()))
+    want = frozenset(extras) | ({"neighbors"} if explain else frozenset())
+    solve = answers.work(chosen, width, width, want)
     kept = column_bytes(support.source, request.choices["keep"])
     asking = ask_stage("transform", sizes, search, solve, kept, records, _basis(search, None))
     return JobPlan(
@@ -156,7 +152,6 @@ def plan_transform(
 def _asking(
     request: Request,
     question: Ask,
-    solve: Solve,
     out: str | Path,
     limit: int | None,
     executor: Local | None,
@@ -167,10 +162,10 @@ def _asking(
     taken = (*inputs(source), *request.folders)
     state, records, notes = _standing(folder, request.manifest(limit), taken, overwrite)
     nprobe = json.loads(folder.read(PLAN))["nprobe"] if state == "continues" and folder.exists(PLAN) else None
-    search = Search(index.layout.rows, index.layout.nlist, nprobe or index.probes)
+    search = search_of(index.probing(nprobe or 0))
     stage = stage_of(request.kind, question, min(limit or source.rows, source.rows))
     sizes, kept = [task.rows for task in stage.tasks], column_bytes(source, question.keep)
-    asking = ask_stage(stage.name, sizes, search, solve, kept, records, _basis(search, nprobe))
+    asking = ask_stage(stage.name, sizes, search, question.work, kept, records, _basis(search, nprobe))
     how = "exact search" if index.exact else str(nprobe) if nprobe else TUNED
     return JobPlan(
         kind=request.kind,
@@ -208,11 +203,6 @@ def _basis(search: Search, nprobe: int | None) -> str:
         return f"every query meets all {search.rows:,} rows"
     why = "as this folder's plan says" if nprobe else "√nlist, assumed until it is chosen"
     return f"{search.nlist:,} lists, of which {search.nprobe:,} are searched ({why})"
-
-
-def _solve(method: Method, width: int, features: int, want: frozenset[str]) -> Solve:
-    linear = isinstance(method.layer.model, Linear)
-    return Solve(method.layer.k, width, features if linear else 0, want=want)
 
 
 def _told(method: Method) -> str:

@@ -11,32 +11,56 @@ from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
 from locdist.jobs.ask import Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.diagnostics import residuals
 from locdist.jobs.present import Presentation
 from locdist.jobs.questions import Ask, Block
 from locdist.jobs.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
+from locdist.plan.cost import Solve
 from locdist.search.generation import Generation, open_index
 
 
 @dataclass(frozen=True, kw_only=True)
 class PredictRows(Ask):
-    """A method's answers for each row of a source."""
+    """A method's answers for each row of a source.
+
+    Parameters
+    ----------
+    method : Method
+    presentation : Presentation
+    truth : str, optional
+        The target's column, where the queries are the support's own rows: for the diagnostics.
+    """
 
     method: Method
     presentation: Presentation
+    truth: str | None = None
+
+    @property
+    def extra_columns(self) -> tuple[str, ...]:
+        """The target, for the residuals."""
+        return (self.truth,) if self.truth else ()
 
     def columns(self) -> pa.Schema:
         """Predictions, status, and the extras asked for."""
         return self.presentation.schema()
 
+    @property
+    def work(self) -> Solve:
+        """The method's model at each query."""
+        features = self.index.features or self.index.key
+        return work(self.method, self.index.layout.width, features.width, self.presentation.want)
+
     def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
         """Answers of one block."""
-        answers = self.method.layer(
-            self.index, block.queries, block.features, own=block.rows if self.own else None, bad=block.bad,
-            want=self.presentation.want,
-        )  # fmt: skip
-        return self.presentation.table(answers, self.index), {}
+        layer, shown = self.method.layer, self.presentation
+        counted = self.truth is not None and not layer.leave_one_out  # a row has a weight in its own answer
+        want = shown.want | {"neighbors"} if counted else shown.want
+        own = block.rows if self.own and layer.leave_one_out else None
+        answers = layer(self.index, block.queries, block.features, own=own, bad=block.bad, want=want)
+        sums = {} if self.truth is None else residuals(block, answers, self.truth, self.index)
+        return shown.table(answers, self.index), sums
 
 
 def predict(
@@ -139,6 +163,12 @@ def asked(
     }
     target = index.layout.recall if recall is None else recall
     return Request("predict", source, chosen.layer.k, choices, target, (index.folder,)), question
+
+
+def work(method: Method, width: int, features: int, want: frozenset[str]) -> Solve:
+    """What a method solves for each query."""
+    linear = "features" in method.layer.needs
+    return Solve(method.layer.k, width, features if linear else 0, want=want)
 
 
 def check(method: Method, index: Generation, own: bool = False) -> None:

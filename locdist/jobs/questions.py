@@ -19,14 +19,21 @@ from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
 from locdist.data.source import Source
 from locdist.errors import DataError, UsageError
 from locdist.local.answers import Status
+from locdist.plan.cost import Solve
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
 from locdist.search.generation import Generation
 
 BLOCK_ROWS = 32_768  # queries searched together; also the row groups of the output
+BLOCK_PAIRS = 4 << 20  # neighbors held at once: many neighbors take smaller blocks
 QUARANTINE = "_locdist/quarantine"
 STATUSES = pa.array([status.name.lower() for status in Status])
 STATUS = pa.dictionary(pa.int8(), pa.string())
+
+
+def block_rows(k: int) -> int:
+    """Queries of k neighbors that are searched together."""
+    return max(1, min(BLOCK_ROWS, BLOCK_PAIRS // k))
 
 
 @dataclass(frozen=True)
@@ -91,6 +98,16 @@ class Ask(ABC):
         """The schema of what `answer` returns."""
 
     @property
+    @abstractmethod
+    def work(self) -> Solve:
+        """What is solved for each query, for predicting memory and time."""
+
+    @property
+    def block_rows(self) -> int:
+        """Queries searched together."""
+        return block_rows(self.work.k)
+
+    @property
     def schema(self) -> pa.Schema:
         """The output's schema: kept columns, then answers."""
         kept = [self.source.schema.field(name) for name in self.keep]
@@ -113,7 +130,7 @@ class Ask(ABC):
 
     def tables(self, start: int, stop: int) -> Iterator[tuple[pa.Table, "Tally"]]:
         """Output rows [start, stop), a block at a time, with what is counted."""
-        tables = self.source.read(start, stop, self.read_columns, batch_rows=BLOCK_ROWS)
+        tables = self.source.read(start, stop, self.read_columns, batch_rows=self.block_rows)
         for table in tables:
             block = self.encoded(table, start)
             answers, sums = self.answer(block)

@@ -1,15 +1,18 @@
 """What every job pins before its first task: input files, versions, and a word of progress."""
 
 import importlib.metadata
+from collections.abc import Sequence
 from dataclasses import asdict
 
 import numpy as np
 import pyarrow as pa
 
+from locdist.data.schema import is_text, is_vector, plain
 from locdist.data.source import Source
 from locdist.errors import UsageError
 from locdist.plan.manifest import Pinned
 
+TEXT_BYTES = 32  # of a name, assumed
 _LIBRARIES = ("locdist", "torch", "faiss-cpu", "numpy", "pyarrow")
 
 
@@ -73,3 +76,16 @@ def write_ipc(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
 def random(seed: int) -> np.random.Generator:
     """Seeded random numbers."""
     return np.random.default_rng(seed)
+
+
+def column_bytes(source: Source, names: Sequence[str]) -> int:
+    """About how many bytes these columns of one row have in memory; without any, the address of a row."""
+    if not names:
+        return TEXT_BYTES + 8
+    return sum(_bytes(plain(source.schema.field(name).type)) for name in names)
+
+
+def _bytes(kind: pa.DataType) -> int:
+    if pa.types.is_fixed_size_list(kind):
+        return int(kind.list_size) * 8
+    return TEXT_BYTES if is_text(kind) else 1024 if is_vector(kind) else 8

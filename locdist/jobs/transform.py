@@ -4,79 +4,23 @@ neighbors.
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import torch
-from torch import Tensor
 
-from locdist.data.columns import numbers
 from locdist.data.dataset import Dataset
 from locdist.data.store import Store
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
 from locdist.jobs.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.build_index import build_index
-from locdist.jobs.predict import check, presentation
-from locdist.jobs.present import Presentation
-from locdist.jobs.questions import Ask, Block
+from locdist.jobs.predict import PredictRows, check, presentation
 from locdist.jobs.report import Report
-from locdist.local.answers import Answers, Status
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 
 INDEX = "_locdist/index"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TransformRows(Ask):
-    """A method's answers for each row of its own support, and the sums behind the diagnostics."""
-
-    method: Method
-    presentation: Presentation
-    truth: str | None
-
-    @property
-    def extra_columns(self) -> tuple[str, ...]:
-        """The target, for the residuals."""
-        return (self.truth,) if self.truth else ()
-
-    def columns(self) -> pa.Schema:
-        """Predictions, status, and the extras asked for."""
-        return self.presentation.schema()
-
-    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
-        """Answers of one block."""
-        layer = self.method.layer
-        hat = frozenset({"neighbors"}) if self.truth and not layer.leave_one_out else frozenset()
-        own = block.rows if layer.leave_one_out else None
-        answers = layer(
-            self.index, block.queries, block.features, own, block.bad, self.presentation.want | hat
-        )
-        return self.presentation.table(answers, self.index), self._sums(block, answers)
-
-    def _sums(self, block: Block, answers: Answers) -> dict[str, float]:
-        """Residual sum of squares, moments of the target, and the trace of the hat matrix over the answered
-        rows.
-        """
-        if self.truth is None:
-            return {}
-        truth, bad = (torch.from_numpy(part) for part in numbers(block.table.column(self.truth)))
-        good = (answers.status <= int(Status.RANK_DEFICIENT)) & ~bad
-        truth, fit = truth[good], answers.values[good, 0]
-        parts = {"n": torch.ones_like(truth), "y": truth, "yy": truth.square(), "rss": (truth - fit).square()}
-        if not self.method.layer.leave_one_out:
-            parts["trace"] = self._leverage(block, answers)[good]
-        return {name: float(part.sum()) for name, part in parts.items()}
-
-    def _leverage(self, block: Block, answers: Answers) -> Tensor:
-        """[q] the weight of each row in its own prediction, the diagonal of the hat matrix."""
-        assert answers.ids is not None
-        assert answers.smoother is not None
-        mine = self.index.sources(answers.ids) == block.rows[:, None]
-        return answers.smoother.where(mine, 0.0).sum(dim=1)
 
 
 def transform(
@@ -126,7 +70,7 @@ def transform(
     request = requested(chosen, support, keep, extras, explain, bad, recall, codes)
     columns = request.choices["keep"]
 
-    def prepare(folder: Store) -> TransformRows:
+    def prepare(folder: Store) -> PredictRows:
         index = build_index(
             support,
             folder.uri,
@@ -138,9 +82,10 @@ def transform(
             command=command,
         )
         check(chosen, index, own=True)
-        truth = support.roles.target[0] if len(support.roles.target) == 1 and index.numeric else None
+        targets, votes = support.roles.target, "codes" in chosen.layer.needs
+        truth = targets[0] if len(targets) == 1 and index.numeric and not votes else None
         shown = presentation(chosen, index, extras, explain)
-        return TransformRows(
+        return PredictRows(
             source=support.source,
             index=index,
             keep=columns,

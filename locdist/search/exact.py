@@ -81,6 +81,7 @@ def _block_neighbors(
         )
         near, ids = _rank(queries[asked], keys, ids, kept, metric)
         certain = near[:, -1] < horizon - slack[asked]
+        certain |= everything  # also where distances overflow
         found.distances[asked[certain]], found.ids[asked[certain]] = near[certain], ids[certain] + first
         asked, width = asked[~certain], 4 * width
     return found
@@ -102,8 +103,10 @@ def _propose(queries: Tensor, keys: Tensor, width: int, metric: str) -> tuple[Te
     """
     kind = faiss.METRIC_INNER_PRODUCT if metric == "ip" else faiss.METRIC_L2
     values, ids = faiss.knn(queries.numpy(), keys.numpy(), width, metric=kind)
-    last = torch.from_numpy(values[:, -1]).double()
-    return torch.from_numpy(ids), -last if metric == "ip" else last
+    last, found = torch.from_numpy(values[:, -1]).double(), torch.from_numpy(ids)
+    last = -last if metric == "ip" else last
+    # where squares overflow single precision FAISS finds nobody, which proves nothing
+    return found.clamp(min=0), last.masked_fill((found < 0).any(dim=1), -torch.inf)
 
 
 def _rank(queries: Tensor, keys: Tensor, ids: Tensor, k: int, metric: str) -> tuple[Tensor, Tensor]:

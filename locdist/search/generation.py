@@ -196,12 +196,19 @@ class Generation:
         )  # rounding of half precision at the k-th neighbor
         hood = self._rank(queries, files.lists.scan(asked, near, lists, k + spare), k)
         short = (~hood.found[:, -1]).nonzero().flatten()
-        if len(short) and lists.shape[1] < self.layout.nlist:
+        if len(short):
             again = asked[short.numpy()]  # NumPy takes a tensor of one element for a number
-            wider = files.lists.assign(again, _WIDEN * lists.shape[1])
-            rest = self._probe(queries[short], again, *wider, k)
+            rest = self._wider(queries[short], again, lists.shape[1], k)
             hood.distances[short], hood.ids[short] = rest.distances, rest.ids
         return hood
+
+    def _wider(self, queries: Tensor, asked: NDArray[np.float32], nprobe: int, k: int) -> Neighborhood:
+        """Neighbors of queries whose `nprobe` lists hold too few; a pass over all rows where even all lists do,
+        as for queries so far away that their distances overflow in FAISS.
+        """
+        if nprobe == self.layout.nlist:
+            return self.exactly(queries, k)
+        return self._probe(queries, asked, *self._files.lists.assign(asked, _WIDEN * nprobe), k)
 
     def _rank(self, queries: Tensor, ids: Tensor, k: int) -> Neighborhood:
         """The k smallest (distance, id) of FAISS's candidates [q, >= k]."""

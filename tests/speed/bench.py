@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(f"{name}: {value}" for name, value in said.items()), flush=True)
     with tempfile.TemporaryDirectory(prefix="locdist-bench-") as folder:
         bench, rows = run(Sizes(), Path(folder), given.only or list(ROWS))
-    print(table(rows), *bench.notes, sep="\n")
+    print(table(rows))
     if given.json:
         given.json.write_text(json.dumps(figures(said, bench, rows), indent=1) + "\n")
     return 0

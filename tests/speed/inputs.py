@@ -16,6 +16,7 @@ Matrix = npt.NDArray[np.float32]
 CLUSTERS = 100
 NOISE = 0.02  # in each dimension, where a cluster's standard deviation is 1 along its plane
 KEY, TARGET = "key", "y"
+FEW = 4  # queries of a tiny task, and of a row group that it reads
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Folders of Parquet files: the support, the queries, and the same queries many times."""
+    """Folders of Parquet files: the support, the queries, the same queries many times, and those of tiny tasks."""
 
     sizes: Sizes
     root: Path
@@ -67,6 +68,10 @@ class Inputs:
         return self.root / "queries"
 
     @property
+    def tiny(self) -> Path:
+        return self.root / "tiny-queries"
+
+    @property
     def many(self) -> Path:
         return self.root / "many-queries"
 
@@ -76,6 +81,7 @@ def write(sizes: Sizes, root: Path) -> Inputs:
     inputs, world = Inputs(sizes, root), World.random(sizes)
     _write(world, inputs.support, sizes.support, files=8, seed=1)
     _write(world, inputs.queries, sizes.queries, files=4, seed=2)
+    _write(world, inputs.tiny, FEW * sizes.tasks, files=1, seed=3, group=FEW)
     inputs.many.mkdir()
     for copy in range(sizes.many):  # memory does not depend on what the numbers are
         for file in inputs.queries.iterdir():
@@ -121,11 +127,12 @@ class World:
         return pa.table({KEY: vectors, TARGET: targets})
 
 
-def _write(world: World, folder: Path, rows: int, files: int, seed: int) -> None:
+def _write(world: World, folder: Path, rows: int, files: int, seed: int, group: int | None = None) -> None:
     folder.mkdir()
     for number in range(files):
         rng = np.random.default_rng((seed, number))
-        pq.write_table(world.rows(rows // files, rng), folder / f"part-{number}.parquet")
+        table = world.rows(rows // files, rng)
+        pq.write_table(table, folder / f"part-{number}.parquet", row_group_size=group)
 
 
 def _normal(rng: np.random.Generator, *shape: int) -> Matrix:

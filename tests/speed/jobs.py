@@ -20,9 +20,9 @@ from locdist.methods.method import Method
 from locdist.plan.plan import Attempt, Stage, Task, remaining
 from locdist.plan.records import COMMITS, Record
 from locdist.search.generation import Generation
+from tests.speed.inputs import FEW
 from tests.speed.peers import Numbers
 
-FEW = 4  # queries of a task of the overhead row
 LOOK = 0.02  # seconds between two looks at a worker's memory
 
 

@@ -14,7 +14,7 @@ from tests.speed.inputs import Inputs, Matrix, read
 from tests.speed.timing import timed
 
 TRIED = 200  # queries that choose scikit-learn's algorithm
-ALGORITHMS = ("brute", "kd_tree", "ball_tree")
+ALGORITHMS = ("brute", "kd_tree")  # a ball tree takes 25 times as long as a k-d tree on these data
 Numbers = npt.NDArray[np.float64]
 
 

@@ -56,13 +56,12 @@ class Bench:
     inputs : Inputs
     workers : int
         Threads or processes of ours, threads of the peers.
-    notes : list of str
-        What the lines below the table say.
+    figures : dict
+        What the lines above the table say, for the JSON.
     """
 
     inputs: Inputs
     workers: int = field(default_factory=cpus)
-    notes: list[str] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
@@ -123,8 +122,8 @@ class Bench:
         return makers[name]()
 
     def note(self, name: str, told: str, figure: Any) -> None:
-        """A line below the table, and its figure."""
-        self.notes.append(told)
+        """A line above the table, and its figure."""
+        print(told, flush=True)
         self.figures[name] = figure
 
 
@@ -133,15 +132,16 @@ Times = dict[str, Time]
 
 def mean_row(bench: Bench, times: Times) -> Row:
     ours, name = times["mean"], min(("search", "slices"), key=lambda each: times[each].wall)
-    mode = {"search": "one call", "slices": "a slice of queries for each thread"}[name]
+    mode = {"search": "one call", "slices": "a slice a thread"}[name]
     recall = bench.mean[1].recall
     enough = recall is None or recall.mean >= 0.99
-    against = f"FAISS search, same lists, nprobe {bench.mean[1].nprobe}, sorted queries ({mode})"
-    return _row("predict files to files, local mean", ours, against, times[name], 1.3, enough)
+    return _row(
+        "predict, files to files, local mean", ours, f"FAISS search, {mode}", times[name], 1.3, enough
+    )
 
 
 def linear_row(bench: Bench, times: Times) -> Row:
-    work = "the same with local linear, float64 solves"
+    work = "the same with local linear"
     return _row(work, times["linear"], "the local mean job", times["mean"], 1.5)
 
 
@@ -150,7 +150,7 @@ def sklearn_row(bench: Bench, times: Times) -> Row:
     scale = sizes.queries / min(sizes.peer_queries, sizes.queries)
     scaled, algorithm = Time(peer.wall * scale, peer.cpu * scale), bench.sklearn.model.algorithm
     faster = scaled.wall / ours.wall
-    against = f"KNeighborsRegressor ({algorithm}), {sizes.peer_queries:,} queries, scaled"
+    against = f"scikit-learn, {algorithm}, {sizes.peer_queries:,} queries scaled"
     figures = _figures(ours, scaled) | {"faster": faster}
     return Row(
         "the same local mean job", ours.told, against, scaled.told,
@@ -167,9 +167,9 @@ def memory_row(bench: Bench, times: Times) -> Row:
     )
     figures = {"few": few, "many": many, "ratio": 1 / ratio}
     return Row(
-        f"peak anonymous memory of a worker, {rows * bench.inputs.sizes.many:,} queries",
-        f"{max(many) >> 20} MiB", f"{rows:,} queries", f"{max(few) >> 20} MiB", f"{1 / ratio:.2f} x", "within 10 %",
-        0.9 <= 1 / ratio <= 1.1, figures,
+        f"memory of a worker, {rows * bench.inputs.sizes.many:,} queries",
+        f"{max(many) >> 20} MiB", f"{rows:,} queries", f"{max(few) >> 20} MiB",
+        f"{1 / ratio:.2f} x", "within 10 %", 0.9 <= 1 / ratio <= 1.1, figures,
     )  # fmt: skip
 
 
@@ -177,7 +177,7 @@ def overhead_row(bench: Bench, times: Times) -> Row:
     count, mean = bench.inputs.sizes.tasks, method("local-mean", {"k": bench.inputs.sizes.k})
     stages = {
         "empty": empty_tasks(count),
-        "4 queries": tiny_tasks(mean, bench.index, bench.inputs.queries, count),
+        "4 queries": tiny_tasks(mean, bench.index, bench.inputs.tiny, count),
     }
     spent = {}
     for place, processes in (("threads", False), ("processes", True)):
@@ -188,7 +188,7 @@ def overhead_row(bench: Bench, times: Times) -> Row:
     worst = max(spent.values())
     ours = f"{spent['4 queries, threads']:.1f} / {spent['4 queries, processes']:.1f} ms"
     return Row(
-        f"overhead a task, {count} tasks of 4 queries, threads / processes", ours, "-", "-",
+        "overhead a task: 4 queries; threads / processes", ours, "-", "-",
         f"{worst:.1f} ms", "<= 50 ms", worst <= 50, spent,
     )  # fmt: skip
 
@@ -219,7 +219,7 @@ def _row(work: str, ours: Time, against: str, theirs: Time, most: float, valid: 
         ours.told,
         against,
         theirs.told,
-        f"{ratio:.2f} x",
+        f"{ratio:.2f} x (cpu {ours.cpu / theirs.cpu:.2f})",
         f"<= {most} x",
         valid and ratio <= most,
         figures,

@@ -126,8 +126,7 @@ def test_blocks_do_not_change_answers(
     index = ld.build_index(ld.dataset(SUPPORT, **ROLES | {"key": "embedding"}), tmp_path / "index", **build)
     queries = QUERIES.slice(0, 60) if rows == 1 else QUERIES
     expected = ld.predict(ld.local_linear(K), index, queries, **EXTRAS)
-    for module in (ask, questions):
-        monkeypatch.setattr(module, "BLOCK_ROWS", rows)
+    monkeypatch.setattr(questions, "BLOCK_ROWS", rows)
     same(ld.predict(ld.local_linear(K), index, queries, **EXTRAS), expected, 1e-12)
 
 
