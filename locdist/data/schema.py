@@ -196,7 +196,9 @@ def _agree(name: str, kinds: dict[pa.DataType, str]) -> pa.DataType:
             "Convert the column to one type and write the files again.",
         )
     # A tensor of fixed shape is a fixed-size list with a label, and few functions of Arrow know the label.
-    return merged.storage_type if isinstance(merged, pa.FixedShapeTensorType) else merged
+    if isinstance(merged, pa.FixedShapeTensorType):
+        return merged.storage_type
+    return pa.large_string() if pt.is_string_view(merged) else merged  # views cannot be sorted or taken
 
 
 def cast(

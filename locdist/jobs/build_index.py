@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from locdist.data.dataset import Dataset, Roles
 from locdist.data.encoding import Encoding
-from locdist.data.profile import Profile
+from locdist.data.profile import Profile, scaling_of
 from locdist.data.schema import is_vector
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
@@ -39,6 +39,7 @@ from locdist.search.layout import LISTS, MANIFEST, Layout, ShardFile, digest
 
 Records = Mapping[str, Mapping[str, Record]]
 TRAINED = "build/trained.arrow"
+LARGEST_KEY = 1e17  # the sum of 10,000 such squares, four times over for a difference, is a float32
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,7 @@ def build_index(
     manifest = requested(support, options)
     with claimed(folder, manifest, inputs(support.source), overwrite) as claim:
         if claim.resumed and folder.exists(MANIFEST):
+            folder.child("build").remove_all()  # a driver that died last of all leaves it
             return open_index(folder.uri)
         support = replace(support, source=support.source.without(claim.added))
         job = BuildIndex(folder, support, options)
@@ -241,6 +243,7 @@ class BuildIndex:
                 _told(profile),
                 "Repair these rows, or leave them out with bad='drop' (--bad drop).",
             )
+        _check_range(profile, roles)
         features = Encoding.fit(profile, roles, "features") if roles.features else None
         return Recipe(roles, Encoding.fit(profile, roles), features, _vocabulary(profile, roles))
 
@@ -294,6 +297,17 @@ def _vocabulary(profile: Profile, roles: Roles) -> pa.Array | None:
         return None
     classes = profile.column(roles.target[0]).classes
     return None if classes is None or classes.overflow else classes.array()
+
+
+def _check_range(profile: Profile, roles: Roles) -> None:
+    """Keys whose squared distances overflow single precision are refused: FAISS ends the process on them."""
+    for name, multiplier in roles.key:
+        column = profile.column(name)
+        largest = multiplier * max(map(abs, column.moments.low + column.moments.high), default=0.0)
+        if scaling_of(roles.scaling, column.kind) == "none" and largest > LARGEST_KEY:
+            raise DataError(
+                f"keys up to {LARGEST_KEY:g} in column {name!r}", f"{largest:g}", "Change their unit."
+            )
 
 
 def _told(profile: Profile) -> str:

@@ -199,12 +199,12 @@ class Generation:
         if len(short):
             again = asked[short.numpy()]  # NumPy takes a tensor of one element for a number
             rest = self._wider(queries[short], again, lists.shape[1], k)
-            hood.distances[short], hood.ids[short] = rest.distances, rest.ids
+            hood.distances[short], hood.ids[short] = rest.distances.to(hood.distances.dtype), rest.ids
         return hood
 
     def _wider(self, queries: Tensor, asked: NDArray[np.float32], nprobe: int, k: int) -> Neighborhood:
-        """Neighbors of queries whose `nprobe` lists hold too few; a pass over all rows where even all lists do,
-        as for queries so far away that their distances overflow in FAISS.
+        """Neighbors of queries whose `nprobe` lists hold too few. After all lists a pass over all rows:
+        FAISS finds nobody for queries so far away that their distances overflow.
         """
         if nprobe == self.layout.nlist:
             return self.exactly(queries, k)

@@ -19,12 +19,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import locdist
 from locdist.execute.machine import cpus, memory
 from tests.speed.inputs import Sizes, write
 from tests.speed.rows import ROWS, Bench, Row, measured
 
 CORES = 2  # the table is stated for two
-LIBRARIES = ("locdist", "torch", "faiss-cpu", "numpy", "pyarrow", "scikit-learn")
+LIBRARIES = ("torch", "faiss-cpu", "numpy", "pyarrow", "scikit-learn")
 HEAD = ("work", "ours", "against", "theirs", "ratio", "reach")
 
 
@@ -63,10 +64,13 @@ def figures(said: dict[str, str], bench: Bench, rows: Sequence[Row]) -> dict[str
 
 def conditions() -> dict[str, str]:
     """Versions and machine."""
-    versions = ", ".join(f"{name} {_version(name)}" for name in LIBRARIES)
+    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     machine = f"{_processor()}, {cpus()} cores used, {memory() / 2**30:.0f} GiB, load {load}"
-    return {"versions": f"Python {platform.python_version()}, {versions}", "machine": machine}
+    return {
+        "versions": f"Python {platform.python_version()}, locdist {locdist.__version__}, {versions}",
+        "machine": machine,
+    }
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -84,13 +88,6 @@ def _take_cores(count: int) -> None:
     """Use the first `count` cores that we may use, for everybody in the table."""
     if sys.platform == "linux":
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
-
-
-def _version(library: str) -> str:
-    try:
-        return importlib.metadata.version(library)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
 
 
 def _processor() -> str:

@@ -54,7 +54,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Folders of Parquet files: the support, the queries, the same queries many times, and those of tiny tasks."""
+    """Folders of Parquet files: the support, the queries, the same many times, and those of tiny tasks."""
 
     sizes: Sizes
     root: Path

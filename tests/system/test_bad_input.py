@@ -179,16 +179,6 @@ def _renamed(old: str, new: str) -> pa.Table:
     return QUERIES.rename_columns([new if name == old else name for name in QUERIES.schema.names])
 
 
-def _wide(rows: int = 60, kind: type[pa.DataType] | None = None) -> pa.Table:
-    wide = generated.table(rows, seed=14, width=7)
-    if kind is None:
-        return wide
-    place = wide.schema.get_field_index("embedding")
-    return wide.set_column(
-        place, "embedding", pa.array(wide["embedding"].to_pylist(), pa.list_(pa.float32()))
-    )
-
-
 MISFITS: dict[str, tuple[str, pa.Table, str]] = {
     "a key is missing": ("index", _renamed("b", "B"), r"column 'b' of the key; got .*'B'.*Did you mean 'B'"),
     "a feature is missing": ("index", _without("f2"), r"column 'f2' of the features; got .*'f1'"),
@@ -197,8 +187,11 @@ MISFITS: dict[str, tuple[str, pa.Table, str]] = {
         _without("b").append_column("b", QUERIES["word"]),
         r"column 'b' of the key.*number.*got .*string",
     ),
-    "wider vectors": ("vectors", _wide(), r"6.*'embedding'.*7|'embedding'.*6.*7"),
-    "wider lists": ("vectors", _wide(kind=pa.ListType), r"(6.*7)"),
+    "wider vectors": (
+        "vectors",
+        generated.table(60, seed=14, width=7),
+        r"6.*'embedding'.*7|'embedding'.*6.*7",
+    ),
     "a number for a vector": (
         "vectors",
         _without("embedding").append_column("embedding", QUERIES["a"]),
@@ -333,15 +326,15 @@ def test_bad_queries_are_null_and_told(index: ld.Generation, tmp_path: Path):
     np.testing.assert_allclose(here["prediction"], expected["prediction"], 1e-12)
 
 
-def test_a_vector_of_another_length_stops_its_partition_before_it_is_written(
-    vectors: ld.Generation, tmp_path: Path
-):
+def test_a_vector_of_another_length_is_a_bad_query(vectors: ld.Generation, tmp_path: Path):
+    """Lists of any length say their length row by row; those of fixed length are refused before any work."""
     rows = QUERIES["embedding"].to_pylist()
-    rows[41] = [*rows[41], 1.0]
+    rows[41], rows[42] = [*rows[41], 1.0], []
     queries = pa.table({"embedding": pa.array(rows, pa.list_(pa.float32()))})
-    with pytest.raises(DataError, match=r"6.*row 41 .*7|row 41.*7.*6|6.*7 in row 41"):
-        ld.predict(ld.local_vote(3), vectors, queries, tmp_path / "out")
-    assert_nothing_ran(tmp_path / "out")
+    report = ld.predict(ld.local_vote(3), vectors, queries, tmp_path / "out")
+    assert report.reasons == {"wrong length in 'embedding'": 2}
+    answers = read(tmp_path / "out")
+    assert [row for row, label in enumerate(answers["label"].to_pylist()) if label is None] == [41, 42]
 
 
 def test_neighbors_of_bad_queries(index: ld.Generation):
@@ -361,6 +354,29 @@ def test_more_bad_queries_than_allowed_is_an_error_after_the_work(
     assert read(tmp_path / "out").num_rows == 60
     report = ld.predict(METHOD, index, spoiled_queries(), tmp_path / "out", max_bad=0.05)
     assert report.bad_rows == 3
+
+
+@pytest.mark.parametrize("codes", ["exact", "flat", "fp16"])
+@pytest.mark.parametrize("size", [1e10, 1e18, 3e19, 3e38])
+def test_a_query_so_far_away_that_distances_overflow_stops_nobody(size: float, codes: str, tmp_path: Path):
+    """FAISS finds nobody for it, neither rows nor lists."""
+    index = ld.build_index(ld.dataset(SUPPORT, key="embedding", target="y"), tmp_path / "index", codes=codes)
+    answers = ld.predict(ld.local_mean(10), index, changed(QUERIES, "embedding", {5: [size] * 6}))
+    expected = ld.predict(ld.local_mean(10), index, QUERIES)
+    others = [row != 5 for row in range(60)]
+    np.testing.assert_allclose(answers.filter(others)["prediction"], expected.filter(others)["prediction"])
+    value, status = answers["prediction"][5].as_py(), answers["status"][5].as_py()
+    assert status == "ok" if size < 1e19 else (value is None and status in ("empty", "not_finite"))
+
+
+@pytest.mark.parametrize("codes", ["exact", "flat", "fp16"])
+def test_keys_whose_distances_overflow_are_refused(codes: str, tmp_path: Path):
+    """FAISS's k-means would end the process."""
+    far = changed(SUPPORT, "embedding", {number: [1e25] * 6 for number in range(0, 300, 2)})
+    with pytest.raises(
+        DataError, match=r"keys up to 1e\+17 in column 'embedding'; got 1e\+25\. Change their unit"
+    ):
+        ld.build_index(ld.dataset(far, key="embedding"), tmp_path / "index", codes=codes)
 
 
 def test_only_bad_queries(tmp_path: Path, index: ld.Generation, vectors: ld.Generation):
@@ -475,7 +491,7 @@ def test_an_index_is_not_built_inside_its_data(place: Path):
 
 def test_a_job_does_not_write_where_another_did(index: ld.Generation, place: Path):
     ld.predict(METHOD, index, place / "queries", place / "out")
-    with pytest.raises(UsageError, match="kind was 'predict'; got 'build-index'"):
+    with pytest.raises(UsageError, match=r"kind 'predict'.*; got kind 'build-index'"):
         ld.build_index(ld.dataset(place / "support", **ROLES), place / "out")
 
 

@@ -358,3 +358,12 @@ def test_many_repeated_rows_are_left_out_by_row(codes: str):
         assert len(set(ids)) == 5
         assert row not in ids
         assert {number // 40 for number in ids} == {row // 40}
+
+
+def test_string_views_as_other_libraries_export_them_are_keys_labels_and_ids():
+    view = pa.array(["a", "b", "a"]).cast(pa.string_view())
+    table = pa.table({"id": view, "c": view, "y": view})
+    support = table.set_column(0, "id", pa.array(["u", "v", "w"]).cast(pa.string_view()))
+    answers = ld.transform(ld.local_vote(k=1), ld.dataset(support, key="c", target="y", id="id"))
+    assert answers["id"].to_pylist() == ["u", "v", "w"]
+    assert answers["label"].to_pylist()[0] == "a"

@@ -269,14 +269,26 @@ def _another_verb(folder: Path) -> None:
 
 
 REFUSALS: dict[str, tuple[Callable[[Path], None], type[LocdistError], str]] = {
-    "another k": (_another_k, UsageError, r"(k|method\.k) was 12; got 13"),
-    "another method": (_another_method, UsageError, r"method.* was 'local-linear'|method\.bandwidth"),
-    "another index": (_another_index, UsageError, r"index was '[0-9a-f]+'; got '[0-9a-f]+'"),
-    "another verb": (_another_verb, UsageError, r"kind was 'predict'; got 'neighbors'"),
-    "another recall": (lambda folder: again(folder, recall=0.5), UsageError, r"recall was 0\.99; got 0\.5"),
-    "another limit": (lambda folder: again(folder, limit=7), UsageError, r"limit was None; got 7"),
-    "other extras": (lambda folder: again(folder, extras=["spread"]), UsageError, r"extras was \[\]"),
-    "other columns": (lambda folder: again(folder, keep="name"), UsageError, r"keep.* was 'id'; got 'name'"),
+    "another k": (_another_k, UsageError, r"method\.k 12; got .*method\.k 13\. Use --overwrite"),
+    "another method": (_another_method, UsageError, r"name 'local-linear'.*; got .*name 'local-mean'"),
+    "another index": (_another_index, UsageError, r"index '[0-9a-f]+'; got \S*index '[0-9a-f]+'"),
+    "another verb": (_another_verb, UsageError, r"kind 'predict'.*; got kind 'neighbors'"),
+    "another recall": (
+        lambda folder: again(folder, recall=0.5),
+        UsageError,
+        r"recall 0\.99; got \S*recall 0\.5",
+    ),
+    "another limit": (lambda folder: again(folder, limit=7), UsageError, r"limit None; got \S*limit 7"),
+    "other extras": (
+        lambda folder: again(folder, extras=["spread"]),
+        UsageError,
+        r"extras \[\]; got \S*extras \['spread'\]",
+    ),
+    "other columns": (
+        lambda folder: again(folder, keep="name"),
+        UsageError,
+        r"keep\S* 'id'; got \S*keep\S* 'name'",
+    ),
     "a changed file": (_changed_input, DataError, r"'part-1\.parquet' with \w+ .*It changed after the job"),
     "a touched file": (_touched_input, DataError, r"'part-1\.parquet' with modified \d+; got modified 1"),
     "a missing file": (_missing_input, DataError, r"'part-1\.parquet' of this job; got a source without it"),
