@@ -24,7 +24,8 @@ from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
 from locdist.search.generation import Generation
 
-BLOCK_ROWS = 32_768  # queries searched together; also the row groups of the output
+BLOCK_ROWS = 8192  # queries searched together: fewer lose locality, more cost memory
+GROUP_BYTES = 8 << 20  # of a row group of the output, in memory
 BLOCK_PAIRS = 4 << 20  # neighbors held at once: many neighbors take smaller blocks
 QUARANTINE = "_locdist/quarantine"
 STATUSES = pa.array([status.name.lower() for status in Status])
@@ -162,10 +163,15 @@ class Ask(ABC):
             attempt.folder.writer(name) as sink,
             pq.ParquetWriter(sink, self.schema, compression="zstd") as writer,
         ):
+            group: list[pa.Table] = []
             for table, counted in self.tables(start, stop):
-                writer.write_table(table)
                 tally = tally.add(counted)
                 quarantine += counted.quarantine
+                group.append(table)
+                if sum(part.nbytes for part in group) >= GROUP_BYTES:
+                    writer.write_table(pa.concat_tables(group))
+                    group = []
+            writer.write_table(pa.concat_tables([self.schema.empty_table(), *group]))
             if tally.rows != stop - start:
                 raise DataError(
                     f"{stop - start} rows [{start}, {stop}) of the queries",

@@ -135,9 +135,9 @@ class Layer:
         own = own if self.leave_one_out else None
         self.check(index.metric)
         _check(queries, features, own, bad, want)
-        refused = ~(queries.isfinite().all(1) & features.isfinite().all(1))
-        refused = refused if bad is None else refused | bad
-        queries, features = (tensor.masked_fill(refused[:, None], 0.0) for tensor in (queries, features))
+        refused = _refused(queries, query_features, bad)
+        if refused.any():
+            queries, features = (tensor.masked_fill(refused[:, None], 0.0) for tensor in (queries, features))
         if not len(queries):  # one query that is not asked gives the answer its shapes
             nobody = torch.full((1,), -1, device=queries.device)
             alone = (queries.new_zeros(1, queries.shape[1]), features.new_zeros(1, features.shape[1]))
@@ -145,24 +145,21 @@ class Layer:
         _keep_memory()
         hood = index.search(queries, self.k, own)
         order = torch.arange(len(queries), device=queries.device) if hood.order is None else hood.order
-        hood = replace(hood, order=order)
-        parts = [self._tile(index, tile, count, queries, features, want) for tile, count in _tiles(hood)]
+        hood = replace(hood, order=order, queries=queries[order], query_features=features[order])
+        parts = [self._tile(index, tile, count, want) for tile, count in _tiles(hood)]
         answers = Answers.concatenate(parts).reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
 
-    def _tile(
-        self,
-        index: Index,
-        tile: Neighborhood,
-        count: int,
-        queries: Tensor,
-        features: Tensor,
-        want: frozenset[str],
-    ) -> Answers:
-        assert tile.order is not None
-        tile = replace(tile, queries=queries[tile.order], query_features=features[tile.order])
+    def _tile(self, index: Index, tile: Neighborhood, count: int, want: frozenset[str]) -> Answers:
         answers = self.solve(index.gather(tile, self.needs), want)
         return answers if count == TILE else answers.rows(slice(count))
+
+
+def _refused(queries: Tensor, query_features: Tensor | None, bad: Tensor | None) -> Tensor:
+    refused = ~queries.isfinite().all(1)
+    if query_features is not None:
+        refused |= ~query_features.isfinite().all(1)
+    return refused if bad is None else refused | bad
 
 
 def _tiles(hood: Neighborhood) -> Iterator[tuple[Neighborhood, int]]:

@@ -19,11 +19,12 @@ from torch import Tensor
 
 from locdist.errors import DataError, UsageError
 from locdist.local.neighborhood import Neighborhood, smallest
-from locdist.search.rows import Rows, distances
+from locdist.search.pairs import distances
+from locdist.search.rows import Rows
 
 METRICS = ("l2", "cosine", "ip")
 _MOST = 0.25  # of a block's rows as candidates: beyond, looking at all of them costs less
-_TILE = 1 << 22  # numbers gathered at once (32 MiB of float64)
+_PAIRS = 1 << 20  # candidates ranked at once
 
 
 def exact_neighbors(
@@ -54,14 +55,12 @@ def exact_neighbors(
         ids=torch.full((len(queries), k), -1),
     )
     for first, keys in rows.blocks():
-        found = found.merge(
-            _block_neighbors(torch.from_numpy(np.array(keys)), first, queries, k, metric, center)
-        ).nearest(k)
+        found = found.merge(_block_neighbors(keys, first, queries, k, metric, center)).nearest(k)
     return dataclasses.replace(found.pad(k), queries=queries)
 
 
 def _block_neighbors(
-    keys: Tensor, first: int, queries: Tensor, k: int, metric: str, center: Tensor | None
+    keys: NDArray[Any], first: int, queries: Tensor, k: int, metric: str, center: Tensor | None
 ) -> Neighborhood:
     """The k nearest of one block of rows, whose first has id `first`."""
     kept = min(k, len(keys))
@@ -69,7 +68,9 @@ def _block_neighbors(
         distances=torch.empty(len(queries), kept, dtype=torch.float64),
         ids=torch.empty(len(queries), kept, dtype=torch.int64),
     )
-    small_keys, small_queries = _single(keys, center, metric), _single(queries, center, metric)
+    small_keys, small_queries = (
+        _single(values, center, metric) for values in (torch.from_numpy(np.array(keys)), queries)
+    )
     slack = (keys.shape[1] + 8) * 2.0**-24 * (_norms(small_queries) + _norms(small_keys).max()).square()
     asked, width = torch.arange(len(queries)), kept + max(8, kept // 4)
     while len(asked):
@@ -82,7 +83,10 @@ def _block_neighbors(
         near, ids = _rank(queries[asked], keys, ids, kept, metric)
         certain = near[:, -1] < horizon - slack[asked]
         certain |= everything  # also where distances overflow
-        found.distances[asked[certain]], found.ids[asked[certain]] = near[certain], ids[certain] + first
+        found.distances[asked[certain]], found.ids[asked[certain]] = (
+            near[certain].double(),
+            ids[certain] + first,
+        )
         asked, width = asked[~certain], 4 * width
     return found
 
@@ -94,7 +98,8 @@ def _single(values: Tensor, center: Tensor | None, metric: str) -> Tensor:
 
 
 def _norms(values: Tensor) -> Tensor:
-    return values.double().square().sum(dim=1).sqrt()
+    """[n] lengths, rounded up."""
+    return values.square().sum(dim=1).sqrt().double() * (1 + values.shape[1] * 2.0**-24)
 
 
 def _propose(queries: Tensor, keys: Tensor, width: int, metric: str) -> tuple[Tensor, Tensor]:
@@ -109,14 +114,13 @@ def _propose(queries: Tensor, keys: Tensor, width: int, metric: str) -> tuple[Te
     return found.clamp(min=0), last.masked_fill((found < 0).any(dim=1), -torch.inf)
 
 
-def _rank(queries: Tensor, keys: Tensor, ids: Tensor, k: int, metric: str) -> tuple[Tensor, Tensor]:
+def _rank(queries: Tensor, keys: NDArray[Any], ids: Tensor, k: int, metric: str) -> tuple[Tensor, Tensor]:
     """The k smallest (distance, id) of the candidates, by exact distances [q, k]."""
-    tile = max(1, _TILE // (ids.shape[1] * keys.shape[1]))
+    tile = max(1, _PAIRS // ids.shape[1])
     found = []
     for start in range(0, len(ids), tile):
         near = ids[start : start + tile]
-        gathered = keys.index_select(0, near.reshape(-1)).view(*near.shape, -1)
-        found.append(smallest(distances(queries[start : start + tile], gathered, metric).double(), near, k))
+        found.append(smallest(distances(queries[start : start + tile], keys, near, metric), near, k))
     return torch.cat([part[0] for part in found]), torch.cat([part[1] for part in found])
 
 

@@ -29,7 +29,7 @@ from locdist.search.cache import local_copy
 from locdist.search.exact import exact_neighbors
 from locdist.search.layout import LISTS, Layout, digest, read_manifest
 from locdist.search.lists import CodeFile, Lists
-from locdist.search.rows import Rows, distances
+from locdist.search.rows import Rows
 
 _TILE = 256  # queries ranked at once: their gathered keys fit the cache
 _WIDEN = 4  # factor on nprobe for queries whose lists hold fewer than k rows
@@ -191,9 +191,7 @@ class Generation:
         rows.
         """
         files = self._files
-        spare = (
-            max(4, k // 8) if self.layout.codes == "fp16" else 0
-        )  # rounding of half precision at the k-th neighbor
+        spare = max(4, k // 8) if self.layout.codes == "fp16" else 0  # half precision rounds the k-th
         hood = self._rank(queries, files.lists.scan(asked, near, lists, k + spare), k)
         short = (~hood.found[:, -1]).nonzero().flatten()
         if len(short):
@@ -212,11 +210,9 @@ class Generation:
 
     def _rank(self, queries: Tensor, ids: Tensor, k: int) -> Neighborhood:
         """The k smallest (distance, id) of FAISS's candidates [q, >= k]."""
-        rows, exact = self._files.rows, torch.empty(ids.shape, dtype=self._files.dtype)
-        for start in range(0, len(ids), _TILE):
-            tile = slice(start, start + _TILE)
-            exact[tile] = distances(queries[tile], rows.take("key", ids[tile]), self.layout.metric)
-        near, ids = smallest(exact.where(ids >= 0, torch.inf), ids, k)
+        tiles = [slice(start, start + _TILE) for start in range(0, len(ids), _TILE)]
+        exact = [self._files.rows.distances(queries[tile], ids[tile], self.layout.metric) for tile in tiles]
+        near, ids = smallest(torch.cat(exact), ids, k)
         return Neighborhood(distances=near, ids=ids)
 
     @property
@@ -243,10 +239,6 @@ class _Files:
             for shard in self.shards
         )
         return Rows(shards, classes=len(vocabulary["values"]) if vocabulary else 0)
-
-    @functools.cached_property
-    def dtype(self) -> torch.dtype:
-        return torch.float32 if self.rows.shards[0]["key"].dtype == np.float32 else torch.float64
 
     @functools.cached_property
     def center(self) -> Tensor:

@@ -22,6 +22,7 @@ _ENTRY = np.dtype(
     [("size", np.uint64), ("capacity", np.uint64), ("offset", np.uint64)]
 )  # FAISS's OnDiskOneList
 _PROBE_SLACK = 4  # probes proposed beyond nprobe, before exact distances decide
+_REMAINDER = 1 / 16  # of the points: less than this is no half, and would make the recursion deep
 _LABEL_BITS = 32  # FAISS packs (list, position) as list << 32 | position
 
 
@@ -166,14 +167,22 @@ def train(sample: NDArray[np.float32], nlist: int, seed: int) -> NDArray[np.floa
 def _neighborly(points: NDArray[np.float32]) -> NDArray[np.int64]:
     """An order [n] of points [n, d] in which neighbors stand close together.
 
-    Halves them along their principal axis, again and again. Lists are stored in this order, so that the lists
-    near a query lie in few shards, and queries of consecutive home lists find each other's lists in the
-    cache.
+    Splits them in two clusters, again and again. Lists are stored in this order, so that the lists near a
+    query lie in few shards, and queries of consecutive home lists find each other's lists in the cache.
     """
     if len(points) <= 2:
         return np.arange(len(points))
-    centred = points.astype(np.float64) - points.mean(axis=0)
-    axis = np.linalg.eigh(centred.T @ centred)[1][:, -1]
-    order = np.argsort(centred @ axis, kind="stable")
-    halves = order[: len(order) // 2], order[len(order) // 2 :]
+    right = _halved(points)
+    halves = np.flatnonzero(~right), np.flatnonzero(right)
     return np.concatenate([half[_neighborly(points[half])] for half in halves])
+
+
+def _halved(points: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Which points [n] belong to the second of two clusters; halves when one would be a small remainder."""
+    two = faiss.Kmeans(points.shape[1], 2, niter=8, seed=0, min_points_per_centroid=1)
+    two.train(np.ascontiguousarray(points))
+    along = points @ (two.centroids[1] - two.centroids[0])
+    right: NDArray[np.bool_] = along > two.centroids.mean(axis=0) @ (two.centroids[1] - two.centroids[0])
+    if _REMAINDER <= right.mean() <= 1 - _REMAINDER:
+        return right
+    return np.argsort(np.argsort(along, kind="stable"), kind="stable") >= len(points) // 2

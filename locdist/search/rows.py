@@ -17,6 +17,7 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.neighborhood import Neighborhood
+from locdist.search.pairs import distances
 
 NEEDS = {"keys": "key", "features": "feature", "targets": "target", "codes": "label"}
 """What kernels and models ask for, and the column of a shard that has it."""
@@ -59,14 +60,29 @@ class Rows:
         weight of zero hides.
         """
         wanted = np.maximum(ids.numpy().reshape(-1), 0)
-        first, last = (
-            np.searchsorted(self.starts, [wanted.min(initial=0), wanted.max(initial=0)], "right") - 1
-        )
+        first, last = self._span(wanted)
         if first == last:
             values = np.take(self.shards[first][column], wanted - self.starts[first], axis=0)
         else:
             values = self._collect(column, wanted)
         return torch.from_numpy(values.reshape(*ids.shape, *values.shape[1:]))
+
+    def distances(self, queries: Tensor, ids: Tensor, metric: str) -> Tensor:
+        """Distances [q, k] of queries [q, d] to stored rows `ids` [q, k], inf where missing."""
+        first, last = self._span(ids.numpy())
+        found = []
+        for home in range(first, last + 1):
+            local = ids - self.starts[home]  # negative, which is missing, for rows of earlier shards
+            if home < last:
+                local.masked_fill_(ids >= self.starts[home + 1], -1)
+            found.append(distances(queries, self.shards[home]["key"], local, metric))
+        return functools.reduce(torch.minimum, found)
+
+    def _span(self, ids: NDArray[np.int64]) -> tuple[int, int]:
+        """The first and the last shard that rows lie in."""
+        ends = np.maximum([ids.min(initial=len(self)), ids.max(initial=0)], 0)
+        first, last = np.searchsorted(self.starts, np.minimum(ends, len(self) - 1), side="right") - 1
+        return int(first), int(last)
 
     def _collect(self, column: str, wanted: NDArray[np.int64]) -> NDArray[Any]:
         """Rows that lie in several shards."""
@@ -110,16 +126,3 @@ class Rows:
             keys = shard["key"]
             for first in range(0, len(keys), rows):
                 yield int(start) + first, keys[first : first + rows]
-
-
-def distances(queries: Tensor, keys: Tensor, metric: str = "l2") -> Tensor:
-    """Distances of queries [q, d] to their own keys [q, k, d] as [q, k].
-
-    Sums of squared differences (l2, and cosine on unit rows), or minus the inner product (ip), in the
-    keys' precision: never the expanded form |q|² − 2qx + |x|², which loses the digits that decide between
-    near neighbors (DESIGN law 8).
-    """
-    asked = queries.to(keys.dtype).unsqueeze(1)
-    if metric == "ip":
-        return -(keys * asked).sum(-1)
-    return (keys - asked).square_().sum(-1)
