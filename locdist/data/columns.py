@@ -193,13 +193,26 @@ def targets(table: pa.Table, names: Sequence[str]) -> tuple[npt.NDArray[np.float
     return values, bad
 
 
-def vectors(values: Matrix, missing: Flags | None = None) -> pa.FixedSizeListArray:
-    """The rows of a matrix [n, d] as a column of vectors of the same number type; null where `missing` [n]
-    says so.
-    """
+def vectors(values: Matrix) -> pa.FixedSizeListArray:
+    """The rows of a matrix [n, d] as a column of vectors of the same number type."""
     flat = pa.array(np.ascontiguousarray(values).reshape(-1))
-    mask = None if missing is None else pa.array(np.ascontiguousarray(missing))
-    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1], mask=mask)
+    return pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
+
+
+def directions(values: Matrix) -> tuple[Matrix, Flags]:
+    """Rows [n, d] brought to length 1 in their own precision, and which [n] are zero and have no direction.
+
+    By the largest value first: the square of 1e-30 is nothing in float32, that of 1e-170 in float64. Rows
+    that are not finite become nan.
+    """
+    points = values.astype(np.float64)
+    largest = np.abs(points).max(axis=1, initial=0.0)
+    zero = largest == 0
+    with np.errstate(invalid="ignore"):
+        points /= np.where(zero, 1.0, largest)[:, None]
+    length = np.sqrt(np.einsum("ij,ij->i", points, points))
+    points /= np.where(zero, 1.0, length)[:, None]
+    return points.astype(values.dtype), zero
 
 
 def _chunked(column: Column) -> pa.ChunkedArray:

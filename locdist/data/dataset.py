@@ -35,7 +35,7 @@ class Roles:
     target : tuple of str
         What is predicted.
     weight, id : str or None
-        How much a row counts (at least 0); what a row is called (integers or strings, each once).
+        How much a row counts (at least 0); what a row is called (integers or strings).
     metric : {"l2", "cosine", "ip"}
     scaling : {"standard", "none"} or None
         None: standard for columns of numbers, none for columns of vectors.
@@ -77,16 +77,6 @@ class Roles:
         pairs = {"key": [list(part) for part in self.key], "features": [list(part) for part in self.features]}
         return asdict(self) | pairs | {"target": list(self.target)}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Roles":
-        """The inverse of `to_json`."""
-        key, features = (
-            tuple((name, float(multiplier)) for name, multiplier in data[role])
-            for role in ("key", "features")
-        )
-        single = (data[name] for name in ("weight", "id", "metric", "scaling"))
-        return Roles(key, features, tuple(data["target"]), *single)
-
 
 @dataclass(frozen=True)
 class Dataset:
@@ -106,15 +96,12 @@ class Dataset:
         """Rows of the source."""
         return self.source.rows
 
-    def read(
-        self, span: Span | None = None, keep: Sequence[str] = (), batch_rows: int | None = None
-    ) -> Iterator[pa.Table]:
-        """The rows of a span (all by default), with the columns that have a role and those to `keep`, in
-        tables of bounded size.
+    def read(self, span: Span | None = None, batch_rows: int | None = None) -> Iterator[pa.Table]:
+        """The rows of a span (all by default), with the columns that have a role, in tables of bounded
+        size.
         """
         span = Span(0, self.rows) if span is None else span
-        names = list(dict.fromkeys([*self.roles.columns, *keep]))
-        return self.source.read(span.start, span.stop, names, batch_rows)
+        return self.source.read(span.start, span.stop, self.roles.columns, batch_rows)
 
 
 def dataset(
@@ -140,6 +127,8 @@ def dataset(
         multiplier.
     target : str or list of str, optional
     weight, id : str, optional
+        Ids name rows in outputs, and order rows at equal distances. Ids that repeat are legal; between such
+        rows a tie goes to the row that comes first in the data, so it depends on the order of the files.
     scaling : {"standard", "none"}, optional
     metric : {"l2", "cosine", "ip"}
         See `Roles`.

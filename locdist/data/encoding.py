@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from locdist.data.blocks import UNSEEN_CATEGORY, ColumnEncoding, column_from_json, deviation, fit_column
+from locdist.data.columns import directions
 from locdist.data.dataset import Roles
 from locdist.data.profile import (
     ZERO_VECTOR,
@@ -92,6 +93,11 @@ class Encoding:
         return sum(column.width for column in self.columns)
 
     @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of the matrix."""
+        return self.width * np.dtype(self.dtype).itemsize
+
+    @property
     def names(self) -> tuple[str, ...]:
         """A name for each column of the matrix."""
         return tuple(name for column in self.columns for name in column.names)
@@ -135,7 +141,7 @@ class Encoding:
             rejected += _listed(column.name, found, bad)
             begin += column.width
         if self.normalize:
-            values, zero = _directions(values)
+            values, zero = directions(values)
             rejected += _listed(self.columns[0].name, [(ZERO_VECTOR, zero & ~bad)], bad)
         values[bad] = 0
         return values, bad, rejected
@@ -180,19 +186,6 @@ def spread_warning(profile: Profile, roles: Roles) -> str | None:
     if ratio <= 1e3:
         return None
     return f"{wide!r} spreads {ratio:.0f} times as wide as {narrow!r}; scaling='standard' would level them"
-
-
-def _directions(values: Matrix) -> tuple[Matrix, Flags]:
-    """Rows of length 1, and which have no direction. By the largest value first: the square of 1e-30 is
-    nothing in float32.
-    """
-    points = values.astype(np.float64)
-    largest = np.abs(points).max(axis=1, initial=0.0)
-    zero = largest == 0
-    points /= np.where(zero, 1.0, largest)[:, None]
-    length = np.sqrt(np.einsum("ij,ij->i", points, points))
-    points /= np.where(zero, 1.0, length)[:, None]
-    return points.astype(values.dtype), zero
 
 
 def _listed(name: str, found: Sequence[tuple[str, Flags]], bad: Flags) -> list[Rejected]:

@@ -26,7 +26,6 @@ from locdist.data.columns import (
 from locdist.data.dataset import Dataset
 from locdist.data.moments import Distinct, Moments
 from locdist.data.schema import is_number, is_vector, plain
-from locdist.data.source import Span
 from locdist.errors import DataError
 
 MAX_CATEGORIES = 1_000
@@ -131,17 +130,6 @@ class Profile:
         columns = tuple(look.column_profile(table, dataset, good) for look in looks)
         bad = [found for look in looks for found in look.bad_rows(table, dataset, start)]
         return Profile(table.num_rows, int(good.sum()), columns, tuple(sorted(bad, key=_place)))
-
-    @staticmethod
-    def read(dataset: Dataset, span: Span | None = None) -> "Profile":
-        """The profile of the rows of a span (all by default), read once."""
-        start = 0 if span is None else span.start
-        empty = dataset.source.schema.empty_table().select(list(dataset.roles.columns))
-        whole = Profile.of(empty, dataset, start)
-        for table in dataset.read(span):
-            whole = whole.merge(Profile.of(table, dataset, start))
-            start += table.num_rows
-        return whole
 
     def merge(self, other: "Profile") -> "Profile":
         """The profile of the rows of both."""

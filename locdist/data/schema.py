@@ -14,6 +14,8 @@ import pyarrow.types as pt
 
 from locdist.errors import DataError
 
+TEXT_BYTES, LIST_BYTES = 32, 1024  # assumed
+
 
 @dataclass(frozen=True)
 class Unified:
@@ -65,6 +67,24 @@ def is_vector(kind: pa.DataType) -> bool:
     """Whether a value is a list of numbers."""
     kind = plain(kind)
     return is_list(kind) and is_number(plain(kind.value_type))
+
+
+def value_bytes(kind: pa.DataType) -> int:
+    """About how many bytes a value has in memory, the one estimate before any row is read.
+
+    A number has 8, as it is computed with in float64; the numbers of a vector at least the 4 of float32. A
+    name is taken for `TEXT_BYTES` long, a vector of unknown length for `LIST_BYTES`.
+    """
+    kind = plain(kind)
+    if pt.is_fixed_size_list(kind) and is_vector(kind):
+        number = plain(kind.value_type)
+        return int(kind.list_size) * max(4, 0 if pt.is_null(number) else number.bit_width // 8)
+    return TEXT_BYTES if is_text(kind) else LIST_BYTES if is_list(kind) else 8
+
+
+def row_bytes(schema: pa.Schema, names: Sequence[str]) -> int:
+    """About how many bytes these columns of a row have in memory; see `value_bytes`."""
+    return sum(value_bytes(schema.field(name).type) for name in names)
 
 
 def promote(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:

@@ -8,12 +8,14 @@ with no more than its row groups decoded.
 import functools
 import hashlib
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from locdist.data import arrays
@@ -24,9 +26,11 @@ from locdist.data.schema import cast, unify
 from locdist.data.store import FileInfo, Store
 from locdist.errors import DataError, UsageError, did_you_mean
 
+Numbers = npt.NDArray[np.int64]
 BATCH_BYTES = 32 << 20
 _FOOTER_THREADS = 8
-_HASHED_ROWS = 1 << 16
+MEMORY = "memory"  # the path of data in memory
+_MEMORY_ROWS = 1 << 16  # of a record batch of them, as a file
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ class Source:
     places : tuple of str
         What was asked for: folders, files and patterns, absolute.
     table : pa.Table or None
-        The rows, for data in memory.
+        The rows, for data in memory. Two such sources are compared by their one file, "memory", whose size
+        and fingerprint are those of the file that `spill` writes.
     """
 
     store: Store | None
@@ -78,7 +83,7 @@ class Source:
     @property
     def rows(self) -> int:
         """Rows of all files."""
-        return sum(file.rows for file in self.files)
+        return self.starts[-1]
 
     @functools.cached_property
     def starts(self) -> tuple[int, ...]:
@@ -97,8 +102,27 @@ class Source:
 
     def without(self, paths: Sequence[str]) -> "Source":
         """The source less some of its files."""
-        kept = tuple(file for file in self.files if file.path not in set(paths))
+        left = set(paths)
+        kept = tuple(file for file in self.files if file.path not in left)
         return self if len(kept) == len(self.files) else replace(self, files=kept)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What is cached is computed again where it is needed: a task carries the source, and stays small.
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
+    def spill(self, folder: Store) -> "Source":
+        """Data in memory as a file of a folder, named "memory": the same source, but small.
+
+        A file that is there and has the right size is taken for the one that was written before.
+        """
+        if self.table is None:
+            return self
+        (file,) = self.files
+        found = folder.info(file.path)
+        if found is None or found.size != file.size:
+            with folder.writer(file.path) as sink:
+                _write_memory(self.table, sink)
+        return replace(self, store=folder, format="ipc", table=None)
 
     def locate(self, row: int) -> tuple[str, int]:
         """The address of a row: the path of its file, and its number in that file."""
@@ -185,9 +209,8 @@ class Source:
             raise UsageError("at least one row a task", f"{rows_per_task}", "Give a positive number of rows.")
         count = -(-self.rows // rows_per_task)
         borders = np.cumsum([0] + [rows for file in self.files for rows in file.groups])
-        ideal = [part * self.rows // count for part in range(1, count)]
-        cuts = [_snapped(cut, borders, rows_per_task / 4) for cut in ideal]
-        edges = sorted({0, *cuts, self.rows})
+        ideal = np.array([part * self.rows // count for part in range(1, count)], dtype=np.int64)
+        edges = sorted({0, *_snapped(ideal, borders, rows_per_task / 4).tolist(), self.rows})
         return [Span(*pair) for pair in itertools.pairwise(edges)] or [Span(0, 0)]
 
     def _pieces(
@@ -196,11 +219,11 @@ class Source:
         if self.table is not None:
             yield from _slices(self.table.select(names), start, stop, rows, size)
             return
-        for index, file in enumerate(self.files):
-            first, last = max(start, self.starts[index]), min(stop, self.starts[index + 1])
+        for index in range(bisect_right(self.starts, start) - 1, bisect_left(self.starts, stop)):
+            offset, end = self.starts[index : index + 2]
+            first, last = max(start, offset), min(stop, end)
             if first < last:
-                offset = self.starts[index]
-                yield from self._file(file, first - offset, last - offset, names, rows, size)
+                yield from self._file(self.files[index], first - offset, last - offset, names, rows, size)
 
     def _file(
         self, file: SourceFile, start: int, stop: int, names: list[str], rows: int | None, size: int
@@ -258,16 +281,46 @@ def _of_table(table: pa.Table) -> Source:
         cast(values, field.type, functools.partial(_unfit, "the table", field.name))
         for values, field in zip(table.columns, schema, strict=True)
     ]
-    table = pa.table(columns, schema=schema)
-    digest = hashlib.blake2b(str(table.schema).encode(), digest_size=16)
-    for begin in range(0, table.num_rows, _HASHED_ROWS):
-        part = table.slice(begin, _HASHED_ROWS).combine_chunks()
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, part.schema) as writer:
-            writer.write_table(part)
-        digest.update(sink.getvalue())
-    file = SourceFile("memory", table.num_rows, table.nbytes, 0, digest.hexdigest(), (table.num_rows,))
+    table = pa.table(columns, schema=schema).unify_dictionaries()  # a file has one dictionary a column
+    written = _Hashed()
+    with pa.PythonFile(written, "w") as sink:
+        _write_memory(table, sink)
+    groups = tuple(min(_MEMORY_ROWS, table.num_rows - begin) for begin in _memory_batches(table))
+    file = SourceFile(MEMORY, table.num_rows, written.size, 0, written.digest.hexdigest(), groups)
     return Source(None, (file,), "memory", schema, table=table)
+
+
+class _Hashed:
+    """A file of which only the size and the hash are kept."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.size, self.digest = 0, hashlib.blake2b(digest_size=16)
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self.size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _memory_batches(table: pa.Table) -> range:
+    return range(0, table.num_rows, _MEMORY_ROWS)
+
+
+def _write_memory(table: pa.Table, sink: pa.NativeFile) -> None:
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        for begin in _memory_batches(table):
+            writer.write_table(table.slice(begin, _MEMORY_ROWS).combine_chunks())
 
 
 def _of_files(found: Listing, bad_files: str) -> Source:
@@ -298,9 +351,12 @@ def _unfit(path: str, name: str, error: Exception) -> DataError:
     return DataError(wanted, str(error)[:300], "Write all files with one type that is wide enough.")
 
 
-def _snapped(cut: int, borders: np.ndarray[Any, Any], reach: float) -> int:
-    near = int(borders[np.argmin(np.abs(borders - cut))])
-    return near if abs(near - cut) <= reach else cut
+def _snapped(cuts: Numbers, borders: Numbers, reach: float) -> Numbers:
+    """Each cut, or the nearest border [b, sorted, from 0] within reach, the earlier of two equally near."""
+    above = np.minimum(np.searchsorted(borders, cuts), len(borders) - 1)
+    low, high = borders[np.maximum(above - 1, 0)], borders[above]
+    near = np.where(np.abs(cuts - low) <= np.abs(high - cuts), low, high)
+    return np.where(np.abs(near - cuts) <= reach, near, cuts)
 
 
 def _slices(table: pa.Table, start: int, stop: int, rows: int | None, size: int) -> Iterator[pa.Table]:

@@ -13,16 +13,17 @@ import pyarrow as pa
 from locdist.data.dataset import Dataset
 from locdist.data.source import Source, Span, source
 from locdist.data.store import Store
-from locdist.errors import UsageError, did_you_mean
+from locdist.errors import DataError, UsageError, did_you_mean
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.diagnostics import Diagnostics
 from locdist.jobs.places import Places
-from locdist.jobs.questions import Ask, added
+from locdist.jobs.questions import Ask
 from locdist.jobs.report import Report, check_bad
 from locdist.jobs.request import check_recall, column_bytes, inputs, rows_per_task, snapshot, versions
 from locdist.jobs.spread import spread
+from locdist.jobs.tally import added, merged, moments
 from locdist.jobs.tuning import tuning
 from locdist.plan.cost import Search, predict_cost
 from locdist.plan.manifest import Manifest, claimed
@@ -93,13 +94,17 @@ class AskJob:
     def finish(self, records: Mapping[str, Mapping[str, Record]]) -> Report:
         """Add up the records and write the report."""
         done = [record for _, record in sorted(records[self.kind].items())]
-        status, reasons, sums = (
-            reduce(added, (dict(record.data[name]) for record in done))
-            for name in ("status", "reasons", "sums")
+        status, reasons = (
+            reduce(added, (dict(record.data[name]) for record in done)) for name in ("status", "reasons")
         )
+        rows = sum(record.rows for record in done)
+        if rows != self.rows:
+            raise DataError(
+                f"{self.rows:,} rows in all partitions", f"{rows:,}", "Start again with --overwrite."
+            )
         report = Report(
             out=self.folder.uri,
-            rows=sum(record.rows for record in done),
+            rows=rows,
             bad_rows=sum(record.bad_rows for record in done),
             status=status,
             reasons=reasons,
@@ -109,9 +114,8 @@ class AskJob:
             work_seconds=sum(record.seconds for record in done),
             peak_memory=max(record.peak_memory for record in done),
             tasks=len(done),
-            sums=sums,
             notes=self.notes,
-            diagnostics=Diagnostics.of(sums),
+            diagnostics=Diagnostics.of(reduce(merged, (moments(record.data["sums"]) for record in done))),
         )
         self.folder.write(REPORT, report.to_json())
         return report
@@ -181,24 +185,26 @@ class Request:
         return Manifest(self.kind, pinned, snapshot(self.source), versions())
 
 
-def ask(request: Request, prepare: Callable[[Store], Ask], out: str | Path, running: Running) -> Report:
+Prepare = Callable[[Store, Source], Ask]
+
+
+def ask(request: Request, prepare: Prepare, out: str | Path, running: Running) -> Report:
     """Answer all queries, to files.
 
     Parameters
     ----------
     request : Request
-    prepare : callable (Store) -> Ask
-        Makes the question, once the output folder is ours.
+    prepare : callable (Store, Source) -> Ask
+        Makes the question, once the output folder is ours, of the queries as they were pinned.
     out : path or URI
     running : Running
     """
     folder, started = Store.at(out), time.monotonic()
     taken = (*inputs(request.source), *request.folders)
     with claimed(folder, request.manifest(running.limit), taken, running.overwrite) as claim:
-        question = prepare(folder)
-        question = replace(question, source=question.source.without(claim.added))
+        question = prepare(folder, request.source.without(claim.added))
         rows = _rows(question.source, running.limit)
-        Places.of(request.source, question.index).write(folder)
+        Places.of(question.source, question.index).write(folder)
         plan = _planned(folder, question, request, rows)
         question = replace(question, index=question.index.probing(plan["nprobe"]))
         job = AskJob(folder, request.kind, question, rows, plan, started, claim.notes)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 
 from locdist.data.columns import numbers
-from locdist.jobs.questions import Block
+from locdist.data.moments import Moments
+from locdist.jobs.block import Block
 from locdist.local.answers import Answers, Status
 from locdist.search.generation import Generation
 
@@ -46,33 +47,35 @@ class Diagnostics:
         return told + (f", AICc {self.aicc:.4f}" if self.aicc is not None else "")
 
     @staticmethod
-    def of(sums: Mapping[str, float]) -> "Diagnostics | None":
-        """From the sums of all tasks; None without a numeric target."""
-        if not sums.get("n"):
+    def of(sums: Mapping[str, Moments]) -> "Diagnostics | None":
+        """From the moments of all tasks; None without a numeric target."""
+        if "target" not in sums or not sums["target"].count:
             return None
-        n, rss = int(sums["n"]), sums["rss"]
-        total = sums["yy"] - sums["y"] ** 2 / n
+        n, total, rss = sums["target"].count, sums["target"].m2[0], _sum(sums["square"])
         told = Diagnostics(n, rss, 1 - rss / total if total > 0 else math.nan, rss / n)
-        if "trace" not in sums:
+        if "leverage" not in sums:
             return told
-        enp = sums["trace"]
+        enp = _sum(sums["leverage"])
         freedom = n - 2 - enp
         defined = rss > 0 and freedom > 0
         aicc = n * (math.log(rss / n) + math.log(2 * math.pi) + (n + enp) / freedom) if defined else None
         return replace(told, enp=enp, aicc=aicc)
 
 
-def residuals(block: Block, answers: Answers, target: str, index: Generation) -> dict[str, float]:
+def residuals(block: Block, answers: Answers, target: str, index: Generation) -> dict[str, Moments]:
     """What `Diagnostics.of` needs of the answered rows of one block.
 
-    The number of rows, the sums of the target, its square and the squared residual; and where the answers
-    tell their neighbors, the trace of the hat matrix: the weight of each row in its own answer.
+    Moments of the target, of the squared residual, and where the answers tell their neighbors of the
+    leverage: the weight of each row in its own answer, whose sum is the trace of the hat matrix.
     """
     truth, bad = (torch.from_numpy(part) for part in numbers(block.table.column(target)))
     good = (answers.status <= int(Status.RANK_DEFICIENT)) & ~bad
-    truth, fit = truth[good], answers.values[good, 0]
-    parts = {"n": torch.ones_like(truth), "y": truth, "yy": truth.square(), "rss": (truth - fit).square()}
+    parts = {"target": truth, "square": (truth - answers.values[:, 0]).square()}
     if answers.ids is not None and answers.smoother is not None:
         mine = index.sources(answers.ids) == block.rows[:, None]
-        parts["trace"] = answers.smoother.where(mine, 0.0).sum(dim=1)[good]
-    return {name: float(part.sum()) for name, part in parts.items()}
+        parts["leverage"] = answers.smoother.where(mine, 0.0).sum(dim=1)
+    return {name: Moments.of(part[good][:, None].numpy()) for name, part in parts.items()}
+
+
+def _sum(moments: Moments) -> float:
+    return moments.count * moments.mean[0]

@@ -1,19 +1,21 @@
 """`neighbors`: the kNN join itself, exactly once for every query."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import torch
 
+from locdist.data.moments import Moments
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
 from locdist.jobs.ask import Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.block import STATUS, Block, statuses
 from locdist.jobs.present import id_distance
-from locdist.jobs.questions import STATUS, Ask, Block, statuses
+from locdist.jobs.questions import Ask
 from locdist.jobs.report import Report
 from locdist.local.answers import Status
 from locdist.plan.cost import Solve
@@ -36,7 +38,7 @@ class FindRows(Ask):
         """Neighbors are only listed."""
         return Solve(self.k, self.index.layout.width, want={"neighbors"})
 
-    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
+    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Moments]]:
         """Neighbors of one block, in its order."""
         hood = self.index.search(block.queries, self.k, block.rows if self.own else None)
         ids, distances = torch.empty_like(hood.ids), torch.empty_like(hood.distances)
@@ -86,7 +88,7 @@ def neighbors(
     if out is None:
         return ask_here(request, question, limit)
     running = Running(executor, overwrite, limit, max_bad, listener, command)
-    return ask(request, lambda folder: question, out, running)
+    return ask(request, lambda folder, source: replace(question, source=source), out, running)
 
 
 def asked(

@@ -1,19 +1,21 @@
 """`predict`: a local model at every query, files to files or in memory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from locdist.data.moments import Moments
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
 from locdist.jobs.ask import Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.block import Block
 from locdist.jobs.diagnostics import residuals
 from locdist.jobs.present import Presentation
-from locdist.jobs.questions import Ask, Block
+from locdist.jobs.questions import Ask
 from locdist.jobs.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
@@ -52,7 +54,7 @@ class PredictRows(Ask):
         features = self.index.features or self.index.key
         return work(self.method, self.index.layout.width, features.width, self.presentation.want)
 
-    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
+    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Moments]]:
         """Answers of one block."""
         layer, shown = self.method.layer, self.presentation
         counted = self.truth is not None and not layer.leave_one_out  # a row has a weight in its own answer
@@ -133,7 +135,7 @@ def predict(
     if out is None:
         return ask_here(request, question, limit)
     running = Running(executor, overwrite, limit, max_bad, listener, command)
-    return ask(request, lambda folder: question, out, running)
+    return ask(request, lambda folder, source: replace(question, source=source), out, running)
 
 
 def asked(

@@ -1,24 +1,24 @@
 """Queries of a job: read in blocks, encoded, answered, written as one output partition for each task.
 
-`Predict`, `Neighbors` and `Transform` differ in what they ask of the index; everything else is here: one row
-out for each row in, in the same order, bad rows kept as nulls with a status and told in a quarantine file.
+`PredictRows` and `FindRows` differ in what they ask of the index; everything else is here: one row out for
+each row in, in the same order, bad rows kept as nulls with a status and told in a quarantine file.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from torch import Tensor
 
 from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
+from locdist.data.moments import Moments
 from locdist.data.source import Source
 from locdist.errors import DataError, UsageError
-from locdist.local.answers import Status
+from locdist.jobs.block import Block
+from locdist.jobs.tally import Tally
 from locdist.plan.cost import Solve
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
@@ -28,30 +28,11 @@ BLOCK_ROWS = 8192  # queries searched together: fewer lose locality, more cost m
 GROUP_BYTES = 8 << 20  # of a row group of the output, in memory
 BLOCK_PAIRS = 4 << 20  # neighbors held at once: many neighbors take smaller blocks
 QUARANTINE = "_locdist/quarantine"
-STATUSES = pa.array([status.name.lower() for status in Status])
-STATUS = pa.dictionary(pa.int8(), pa.string())
 
 
 def block_rows(k: int) -> int:
     """Queries of k neighbors that are searched together."""
     return max(1, min(BLOCK_ROWS, BLOCK_PAIRS // k))
-
-
-@dataclass(frozen=True)
-class Block:
-    """Encoded queries of one table: rows [first, first + q) of the source."""
-
-    table: pa.Table
-    first: int
-    queries: Tensor  # [q, d]
-    features: Tensor | None  # [q, m]
-    bad: Tensor  # [q] bool
-    rejected: tuple[Rejected, ...]
-
-    @property
-    def rows(self) -> Tensor:
-        """[q] source row of each query."""
-        return torch.arange(self.first, self.first + self.table.num_rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +72,8 @@ class Ask(ABC):
             )
 
     @abstractmethod
-    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Any]]:
-        """Output columns [q] besides the kept ones (with a `status`), and sums to add up over blocks."""
+    def answer(self, block: Block) -> tuple[pa.Table, dict[str, Moments]]:
+        """Output columns [q] besides the kept ones (with a `status`), and moments to merge over blocks."""
 
     @abstractmethod
     def columns(self) -> pa.Schema:
@@ -139,7 +120,7 @@ class Ask(ABC):
                 table.select(self.keep) if self.keep else self.source.addresses(start, start + table.num_rows)
             )
             whole = pa.Table.from_arrays([*kept.columns, *answers.columns], schema=self.schema)
-            yield whole, Tally.of(block, answers, sums)
+            yield whole, Tally.of(self.source, block, answers, sums)
             start += table.num_rows
 
     def encoded(self, table: pa.Table, first: int) -> Block:
@@ -167,7 +148,7 @@ class Ask(ABC):
             for table, counted in self.tables(start, stop):
                 tally = tally.add(counted)
                 quarantine += counted.quarantine
-                group.append(table)
+                group.append(_owned(table))
                 if sum(part.nbytes for part in group) >= GROUP_BYTES:
                     writer.write_table(pa.concat_tables(group))
                     group = []
@@ -183,7 +164,7 @@ class Ask(ABC):
         return Record(
             rows=tally.rows,
             bad_rows=tally.bad,
-            data={"status": tally.status, "sums": tally.sums, "reasons": tally.reasons},
+            data=tally.data,
         )
 
     def _write_quarantine(self, task: Task, attempt: Attempt, rows: list[pa.Table]) -> None:
@@ -191,69 +172,13 @@ class Ask(ABC):
             pq.write_table(pa.concat_tables(rows), sink)
 
 
+def _owned(table: pa.Table) -> pa.Table:
+    """A copy in Arrow's own memory: small tensors that stay would hold the allocator's large blocks."""
+    return pa.concat_tables([table.slice(0, 0), table]).combine_chunks()
+
+
 def _features(encoding: Encoding | None, table: pa.Table) -> tuple[Any, list[Rejected]]:
     if encoding is None:
         return None, []
     features, _, rejected = encoding.encode(table)
     return features, rejected
-
-
-@dataclass(frozen=True)
-class Tally:
-    """What is counted over blocks: rows, rows without an answer for a fault of their own, statuses, reasons,
-    and a job's own sums.
-    """
-
-    rows: int = 0
-    bad: int = 0
-    status: dict[str, int] = field(default_factory=dict)
-    reasons: dict[str, int] = field(default_factory=dict)
-    sums: dict[str, float] = field(default_factory=dict)
-    quarantine: tuple[pa.Table, ...] = ()
-
-    @staticmethod
-    def of(block: Block, answers: pa.Table, sums: dict[str, float]) -> "Tally":
-        """The tally of one block."""
-        codes = answers.column("status").combine_chunks().indices.to_numpy()
-        counts = np.bincount(codes, minlength=len(Status))
-        status = {STATUSES[code].as_py(): int(count) for code, count in enumerate(counts) if count}
-        reasons = {f"{found.reason} in {found.column!r}": len(found.rows) for found in block.rejected}
-        listed = tuple(_listed(block, found) for found in block.rejected if found.reason != UNSEEN_CATEGORY)
-        return Tally(block.table.num_rows, int(counts[Status.BAD_QUERY]), status, reasons, sums, listed)
-
-    def add(self, other: "Tally") -> "Tally":
-        """The sum of both; quarantined rows are not carried along."""
-        return Tally(
-            self.rows + other.rows,
-            self.bad + other.bad,
-            added(self.status, other.status),
-            added(self.reasons, other.reasons),
-            added(self.sums, other.sums),
-        )
-
-
-def added(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """The sum of two mappings of numbers."""
-    return {
-        name: one.get(name, 0) + other.get(name, 0)
-        for name in [*one, *(name for name in other if name not in one)]
-    }
-
-
-def statuses(status: Tensor) -> pa.DictionaryArray:
-    """Statuses [q] as an Arrow column of their names."""
-    return pa.DictionaryArray.from_arrays(pa.array(status.to(torch.int8).numpy()), STATUSES)
-
-
-def _listed(block: Block, found: Rejected) -> pa.Table:
-    """Quarantined rows: where they came from, and why they could not be used."""
-    rows = pa.array(found.rows)
-    values = block.table.column(found.column).take(rows)
-    return pa.table(
-        {
-            "query": pa.array(found.rows + block.first),
-            "column": [found.column] * len(rows),
-            "reason": [found.reason] * len(rows),
-            "value": pa.array([repr(value)[:80] for value in values.to_pylist()], pa.string()),
-        }
-    )

@@ -1,7 +1,7 @@
 """What a job did, for people and for `_locdist/report.json`."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 
 from locdist.errors import TooManyBadRows
 from locdist.jobs.diagnostics import Diagnostics
@@ -31,8 +31,6 @@ class Report:
     work_seconds, peak_memory : float, int
         Over all tasks: their seconds, and the largest anonymous memory of a worker in bytes.
     tasks : int
-    sums : dict
-        Whatever else the job adds up.
     diagnostics : Diagnostics or None
         Of a `transform`.
     notes : tuple of str
@@ -50,7 +48,6 @@ class Report:
     work_seconds: float
     peak_memory: int
     tasks: int
-    sums: dict[str, float] = field(default_factory=dict)
     diagnostics: Diagnostics | None = None
     notes: tuple[str, ...] = ()
 

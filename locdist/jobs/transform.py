@@ -4,12 +4,14 @@ neighbors.
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from locdist.data.dataset import Dataset
+from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
@@ -19,6 +21,7 @@ from locdist.jobs.predict import PredictRows, check, presentation
 from locdist.jobs.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
+from locdist.search.generation import release
 
 INDEX = "_locdist/index"
 
@@ -70,9 +73,9 @@ def transform(
     request = requested(chosen, support, keep, extras, explain, bad, recall, codes)
     columns = request.choices["keep"]
 
-    def prepare(folder: Store) -> PredictRows:
+    def prepare(folder: Store, source: Source) -> PredictRows:
         index = build_index(
-            support,
+            replace(support, source=source),
             folder.uri,
             recall=recall,
             codes=codes,
@@ -86,7 +89,7 @@ def transform(
         truth = targets[0] if len(targets) == 1 and index.numeric and not votes else None
         shown = presentation(chosen, index, extras, explain)
         return PredictRows(
-            source=support.source,
+            source=source,
             index=index,
             keep=columns,
             own=True,
@@ -97,9 +100,12 @@ def transform(
 
     if out is None:
         with tempfile.TemporaryDirectory(prefix="locdist-") as place:
-            return ask_here(request, prepare(Store.at(place)), limit)
+            question = prepare(Store.at(place), support.source)
+            answers = ask_here(request, question, limit)
+            release(question.index)
+            return answers
     running = Running(executor, overwrite, limit, max_bad, listener, command)
-    return ask(request, lambda folder: prepare(folder.child(INDEX)), out, running)
+    return ask(request, lambda folder, source: prepare(folder.child(INDEX), source), out, running)
 
 
 def requested(

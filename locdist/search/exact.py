@@ -17,6 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from locdist.data.columns import directions
 from locdist.errors import DataError, UsageError
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.search.pairs import distances
@@ -71,7 +72,8 @@ def _block_neighbors(
     small_keys, small_queries = (
         _single(values, center, metric) for values in (torch.from_numpy(np.array(keys)), queries)
     )
-    slack = (keys.shape[1] + 8) * 2.0**-24 * (_norms(small_queries) + _norms(small_keys).max()).square()
+    # of FAISS's product, of the sums that rank candidates, and of those of rows that were not proposed
+    slack = 3 * (keys.shape[1] + 8) * 2.0**-24 * (_norms(small_queries) + _norms(small_keys).max()).square()
     asked, width = torch.arange(len(queries)), kept + max(8, kept // 4)
     while len(asked):
         everything = width >= _MOST * len(keys)
@@ -259,11 +261,10 @@ def _require_finite(values: NDArray[Any], expected: str) -> None:
 
 
 def _unit(values: NDArray[Any]) -> NDArray[Any]:
-    """Rows divided by their length; a row without direction becomes nan and is near nobody."""
-    length = np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
-    unit = np.full(values.shape, np.nan)
-    np.divide(values, length, out=unit, where=length > 0)
-    return unit.astype(values.dtype)
+    """Rows of length 1; a row without direction becomes nan and is near nobody."""
+    unit, zero = directions(values)
+    unit[zero] = np.nan
+    return unit
 
 
 def _nonnegative(weights: NDArray[np.float64]) -> NDArray[np.float64]:

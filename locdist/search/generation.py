@@ -12,6 +12,7 @@ Data only: JSON and Arrow, no pickle and no FAISS file. Row ids are positions ov
 import dataclasses
 import functools
 import math
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from locdist.search.lists import CodeFile, Lists
 from locdist.search.rows import Rows
 
 _TILE = 256  # queries ranked at once: their gathered keys fit the cache
+_MOST_OPEN = 8  # indexes at once in one process
 _WIDEN = 4  # factor on nprobe for queries whose lists hold fewer than k rows
 
 
@@ -52,6 +54,10 @@ class Generation:
     folder: str
     fingerprint: str
     nprobe: int = 0
+
+    def __getstate__(self) -> dict[str, str | int]:
+        """The fields alone: what is opened stays in its process."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @functools.cached_property
     def layout(self) -> Layout:
@@ -84,12 +90,12 @@ class Generation:
         """Whether every search is exact."""
         return self.layout.codes == "exact"
 
-    @property
+    @functools.cached_property
     def key(self) -> Encoding:
         """What makes a row's key."""
         return Encoding.from_json(self.layout.key)
 
-    @property
+    @functools.cached_property
     def features(self) -> Encoding | None:
         """What makes a row's features; None when they are the key."""
         return Encoding.from_json(self.layout.features) if self.layout.features else None
@@ -227,6 +233,11 @@ class _Files:
     layout: Layout
     root: Path
 
+    def open(self) -> "_Files":
+        """Map everything now, before threads share it."""
+        _ = self.rows.starts, self.center, self.layout.nlist and self.lists.open()
+        return self
+
     @functools.cached_property
     def shards(self) -> tuple["_Mapped", ...]:
         return tuple(_Mapped.open(self.root / shard.name, shard.bytes) for shard in self.layout.shards)
@@ -282,10 +293,26 @@ class _Mapped:
         return CodeFile(str(self.path), column.values.buffers()[1].address - self.start, sizes)
 
 
-@functools.lru_cache(maxsize=8)
+_OPEN: dict[tuple[str, str], _Files] = {}
+_OPENING = threading.Lock()  # threads share what is open; each file is mapped once
+
+
 def _opened(folder: str, fingerprint: str) -> _Files:
-    layout = Generation(folder, fingerprint).layout
-    return _Files(layout, local_copy(Store.at(folder), fingerprint, layout.sizes))
+    key = folder, fingerprint
+    with _OPENING:
+        if key not in _OPEN:
+            layout = Generation(folder, fingerprint).layout
+            root = local_copy(Store.at(folder), fingerprint, layout.sizes)
+            _OPEN[key] = _Files(layout, root).open()
+            if len(_OPEN) > _MOST_OPEN:
+                _OPEN.pop(next(iter(_OPEN)))
+        return _OPEN[key]
+
+
+def release(index: Generation) -> None:
+    """Close the files of an index in this process, when nobody uses it any more."""
+    with _OPENING:
+        _OPEN.pop((index.folder, index.fingerprint), None)
 
 
 def open_index(folder: str | Path) -> Generation:

@@ -82,13 +82,22 @@ class Lists:
         return index
 
     @functools.cached_property
-    def _stack(self) -> faiss.InvertedLists:
+    def _mapped(self) -> tuple[faiss.OnDiskInvertedLists, ...]:
+        """The lists of each file; FAISS borrows them, so they live as long as this object."""
         size = self.centroids.shape[1] * (2 if self.codes == "fp16" else 4)
-        self.__dict__["_mapped"] = parts = [_map(file, size) for file in self.files]  # FAISS borrows them
-        if len(parts) == 1:
-            return parts[0]
+        return tuple(_map(file, size) for file in self.files)
+
+    def open(self) -> "Lists":
+        """Map everything now, before threads share it."""
+        _ = self._index, self._starts
+        return self
+
+    @functools.cached_property
+    def _stack(self) -> faiss.InvertedLists:
+        if len(self._mapped) == 1:
+            return self._mapped[0]
         pointers = faiss.InvertedListsPtrVector()
-        for part in parts:
+        for part in self._mapped:
             pointers.push_back(part)
         return faiss.VStackInvertedLists(pointers.size(), pointers.data())
 

@@ -69,14 +69,24 @@ class Rows:
 
     def distances(self, queries: Tensor, ids: Tensor, metric: str) -> Tensor:
         """Distances [q, k] of queries [q, d] to stored rows `ids` [q, k], inf where missing."""
-        first, last = self._span(ids.numpy())
-        found = []
-        for home in range(first, last + 1):
-            local = ids - self.starts[home]  # negative, which is missing, for rows of earlier shards
-            if home < last:
-                local.masked_fill_(ids >= self.starts[home + 1], -1)
-            found.append(distances(queries, self.shards[home]["key"], local, metric))
-        return functools.reduce(torch.minimum, found)
+        found = torch.full(ids.shape, torch.inf, dtype=self._precision)
+        for home in self._homes(ids.numpy()):
+            first, end = self.starts[home : home + 2]
+            local = (ids - first).masked_fill_(ids >= end, -1)  # of earlier shards: negative, missing
+            here = distances(queries, self.shards[home]["key"], local, metric)
+            found = torch.minimum(found, here)
+        return found
+
+    @functools.cached_property
+    def _precision(self) -> torch.dtype:
+        return torch.float32 if self.shards[0]["key"].dtype == np.float32 else torch.float64
+
+    def _homes(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The shards that rows lie in."""
+        first, last = self._span(ids)
+        if first == last:
+            return np.array([first])
+        return np.flatnonzero(np.bincount(np.searchsorted(self.starts, ids[ids >= 0], side="right") - 1))
 
     def _span(self, ids: NDArray[np.int64]) -> tuple[int, int]:
         """The first and the last shard that rows lie in."""

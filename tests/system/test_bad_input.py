@@ -315,7 +315,7 @@ def test_bad_queries_are_null_and_told(index: ld.Generation, tmp_path: Path):
     quarantine = pq.read_table(tmp_path / "out/_locdist/quarantine/part-00000.parquet").to_pylist()
     told = [(row["query"], row["column"], row["reason"], row["value"]) for row in quarantine]
     assert sorted(told) == [
-        (0, "a", "null", "None"),
+        (0, "a", "null", None),
         (7, "a", "not finite", "nan"),
         (7, "f1", "not finite", "inf"),
         (41, "f1", "not finite", "-inf"),
