@@ -1,7 +1,11 @@
-"""File systems by the root of an address, opened once in a process, and what their errors mean."""
+"""File systems by the root of an address, opened once in a process; what their errors mean, and which
+addresses are refused.
+"""
 
 import contextlib
 import functools
+import re
+import urllib.parse
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,6 +13,9 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from locdist.errors import DataError, MachineError, UsageError
+
+_NAMED = {"abfs", "abfss", "gs", "gcs", "hdfs", "viewfs"}  # a container or a user may stand before "@"
+_SECRET = re.compile(r"secret|password|token|key|signature|^sig$", re.IGNORECASE)
 
 
 @contextlib.contextmanager
@@ -64,3 +71,20 @@ def _one_upload(root: str) -> str:
     if not root.startswith("s3://") or "allow_delayed_open" in root:
         return root
     return root + ("&" if "?" in root else "?") + "allow_delayed_open=true"
+
+
+def refuse_credentials(address: str) -> None:
+    """UsageError, without a word of it, for an address that holds a password, a key or a token."""
+    before, _, rest = address.partition("://")
+    scheme = before.rpartition(":")[2].lower()
+    authority = urllib.parse.unquote(rest.partition("?")[0].partition("/")[0])
+    user, at, _ = authority.rpartition("@")
+    # A secret may have a "/" in it, which ends the authority before its "@": no bucket has a ":" in its name.
+    inside = (at and (":" in user or scheme not in _NAMED)) or (scheme == "s3" and ":" in authority)
+    options = urllib.parse.parse_qsl(address.partition("?")[2], keep_blank_values=True)
+    if inside or any(_SECRET.search(name) for name, _ in options):
+        raise UsageError(
+            f"an address like {scheme}://bucket/prefix",
+            "one with credentials in it, which would be written to reports and errors",
+            "Leave them out: use the environment (AWS_ACCESS_KEY_ID, ...), a profile or a role.",
+        )

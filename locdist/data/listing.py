@@ -179,7 +179,7 @@ def _common(paths: Sequence[str]) -> Store:
 def _below(root: Store, path: str, info: FileInfo) -> FileInfo:
     name = _address(path)[len(_address(root.uri)) :].lstrip("/")
     name = name if root.local is not None else urllib.parse.unquote(name)
-    return FileInfo(name, info.size, info.modified, info.etag)
+    return FileInfo(name, info.size, info.modified)
 
 
 def _one_format(files: Sequence[FileInfo]) -> str:

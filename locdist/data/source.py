@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from locdist.data import arrays
+from locdist.data import arrays, memory
 from locdist.data.folders import partition_values, spelled_column, unify_spelled
 from locdist.data.footers import Reading, SourceFile, describe
 from locdist.data.listing import PLACES, Listing, listing
@@ -29,8 +29,6 @@ from locdist.errors import DataError, UsageError, did_you_mean
 Numbers = npt.NDArray[np.int64]
 BATCH_BYTES = 32 << 20
 _FOOTER_THREADS = 8
-MEMORY = "memory"  # the path of data in memory
-_MEMORY_ROWS = 1 << 16  # of a record batch of them, as a file
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ class Source:
         found = folder.info(file.path)
         if found is None or found.size != file.size:
             with folder.writer(file.path) as sink:
-                _write_memory(self.table, sink)
+                memory.write(self.table, sink)
         return replace(self, store=folder, format="ipc", table=None)
 
     def locate(self, row: int) -> tuple[str, int]:
@@ -282,45 +280,8 @@ def _of_table(table: pa.Table) -> Source:
         for values, field in zip(table.columns, schema, strict=True)
     ]
     table = pa.table(columns, schema=schema).unify_dictionaries()  # a file has one dictionary a column
-    written = _Hashed()
-    with pa.PythonFile(written, "w") as sink:
-        _write_memory(table, sink)
-    groups = tuple(min(_MEMORY_ROWS, table.num_rows - begin) for begin in _memory_batches(table))
-    file = SourceFile(MEMORY, table.num_rows, written.size, 0, written.digest.hexdigest(), groups)
+    file = memory.described(table)
     return Source(None, (file,), "memory", schema, table=table)
-
-
-class _Hashed:
-    """A file of which only the size and the hash are kept."""
-
-    closed = False
-
-    def __init__(self) -> None:
-        self.size, self.digest = 0, hashlib.blake2b(digest_size=16)
-
-    def write(self, data: bytes) -> int:
-        self.digest.update(data)
-        self.size += len(data)
-        return len(data)
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        """Nothing is held back."""
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-
-def _memory_batches(table: pa.Table) -> range:
-    return range(0, table.num_rows, _MEMORY_ROWS)
-
-
-def _write_memory(table: pa.Table, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_file(sink, table.schema) as writer:
-        for begin in _memory_batches(table):
-            writer.write_table(table.slice(begin, _MEMORY_ROWS).combine_chunks())
 
 
 def _of_files(found: Listing, bad_files: str) -> Source:

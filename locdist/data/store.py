@@ -23,7 +23,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 
-from locdist.data.filesystems import open_root, reported
+from locdist.data.filesystems import open_root, refuse_credentials, reported
 
 _CHUNK = 16 << 20
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
@@ -41,14 +41,11 @@ class FileInfo:
         In bytes.
     modified : int
         In nanoseconds since 1970; 0 where the store does not say.
-    etag : str or None
-        The version that an object store gave it, where the file system passes it on.
     """
 
     path: str
     size: int
     modified: int
-    etag: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +71,8 @@ class Store:
         Raises
         ------
         UsageError
-            When nothing installed can open addresses of this scheme.
+            When nothing installed can open addresses of this scheme, or for an address with credentials in
+            it, which would be written to places, statuses and errors.
         """
         if isinstance(place, Store):
             return place
@@ -84,6 +82,7 @@ class Store:
             return Store(str(pathlib.Path(text).expanduser().resolve()))
         if scheme.split(":")[0] == "file":
             return Store(str(pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(text).path)).resolve()))
+        refuse_credentials(text)
         store = Store(_without_slash(text))
         open_root(store._root)
         return store

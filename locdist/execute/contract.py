@@ -14,7 +14,11 @@ class Executor(ABC):
 
     @abstractmethod
     def map(self, stage: Stage, calls: Calls) -> Iterator[Finished | None]:
-        """Run `attempted(task, attempt)` for each call and yield how each ended, in any order.
+        """Run `attempted(stage.function, task, attempt)` for each call and yield how each ended, in any
+        order.
+
+        The function is what is large in a stage (it lists the files of a source): send it once to each
+        worker, not with each task.
 
         Takes a call from the iterator only when a worker is free for it (that is how many are in flight, and
         what a stalled run names), yields None at least every second while nothing ends, does not retry, and

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
-from locdist.errors import UsageError
+from locdist.errors import TooManyBadRows, UsageError
 from locdist.execute.contract import Calls, Executor
 from locdist.execute.events import Listener
 from locdist.execute.loop import Loop, Stopped
@@ -56,6 +56,8 @@ def run(
         A stage needs more than a worker has; or a task raised it.
     DataError
         A task found its data wrong. All other tasks are finished first.
+    TooManyBadRows
+        The job found so when it was finished.
     MachineError
         A task failed in all its attempts, or the run stalled. All other tasks are finished first.
     Stopped
@@ -81,6 +83,9 @@ def _reported(loop: Loop) -> Iterator[None]:
     try:
         yield
         loop.ended("finished", 0)
+    except TooManyBadRows as error:  # everything is computed and written
+        loop.ended("finished", error.exit_code, str(error))
+        raise
     except KeyboardInterrupt as error:
         loop.ended("stopped", getattr(error, "exit_code", 130), str(error))
         raise

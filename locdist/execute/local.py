@@ -68,6 +68,7 @@ class Local(Executor):
         outbox: Outbox = queue.SimpleQueue()
         with nullcontext() if self.processes else process_limited(threads):
             for seat in seats:
+                seat.take(stage.function)
                 threading.Thread(
                     target=_work, args=(seat, inbox, outbox), daemon=True, name="locdist-seat"
                 ).start()

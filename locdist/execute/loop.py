@@ -26,7 +26,7 @@ from locdist.execute.events import (
     TaskStarted,
 )
 from locdist.execute.worker import Finished
-from locdist.plan.plan import Attempt, Resources, Stage, Task, remaining
+from locdist.plan.plan import Attempt, Resources, Stage, Task, remaining, stale
 from locdist.plan.records import ERRORS, Record, compact, forget, history
 from locdist.plan.status import Counts, RunStatus, write_status
 
@@ -58,6 +58,7 @@ class Loop:
         self.counts: dict[str, Counts] = {}
         self.in_flight: dict[str, int] = {}
         self.ran: set[str] = set()
+        self.unclaimed: tuple[str, ...] = ()
         self.signal, self.announced = 0, False
         self.written = 0.0
 
@@ -69,6 +70,7 @@ class Loop:
             self.tell(RecordDropped(dropped))
         for name in past.leftovers:
             self.folder.delete(name)
+        self.unclaimed = past.unclaimed
         for stage, done in past.records.items():
             self.counts[stage] = _counted(len(done), done)
         self.status("running")
@@ -81,6 +83,7 @@ class Loop:
         _check_fits(stage, self.executor.capacity())
         done = records.setdefault(stage.name, {})
         todo, start = remaining(stage, records), time.monotonic()
+        self.sweep(stage, records)
         self.open(stage, done)
         failures = self.rounds(stage, todo, done)
         counts = self.counts[stage.name]
@@ -94,6 +97,13 @@ class Loop:
             raise _failed(stage, failures)
         if todo:
             compact(self.folder, stage.name, done)
+
+    def sweep(self, stage: Stage, records: Mapping[str, Mapping[str, Record]]) -> None:
+        """Delete what a run of another plan wrote and did not commit, if it reads like an output of ours."""
+        claimed = {name for done in records.values() for record in done.values() for name in record.bytes}
+        for name in stale(stage, self.unclaimed):
+            if name not in claimed:  # an earlier stage of this run may have written it again
+                self.folder.delete(name)
 
     def open(self, stage: Stage, done: Mapping[str, Record]) -> None:
         """Begin to count."""
@@ -143,7 +153,7 @@ class Loop:
 
     def calls(self, stage: Stage, tasks: tuple[Task, ...], number: int) -> Calls:
         """Hand out tasks until told to stop."""
-        attempt = Attempt(self.folder, stage.name, number, stage.resources.threads)
+        attempt = Attempt(self.folder, stage.name, number)
         for task in tasks:
             if self.signal:
                 return

@@ -16,17 +16,22 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from typing import Any
 
-from locdist.errors import MachineError
+from locdist.errors import MachineError, UsageError
 from locdist.execute.events import Failure
-from locdist.execute.threads import environment, limit_this_thread
+from locdist.execute.threads import environment, keep_memory, limit_this_thread
 from locdist.execute.worker import Finished, attempted, failure_of
-from locdist.plan.plan import Attempt, Task
+from locdist.plan.plan import Attempt, Function, Task
+from locdist.plan.records import Record
 
 _SPAWNING = threading.Lock()  # the environment belongs to the whole process
 
 
 class Seat(ABC):
     """A place for one task at a time, served by one thread of the driver."""
+
+    @abstractmethod
+    def take(self, function: Function) -> None:
+        """What the tasks of the coming calls do; called by the driver before the seat is served."""
 
     @abstractmethod
     def call(self, task: Task, attempt: Attempt) -> Finished:
@@ -48,11 +53,14 @@ class ThreadSeat(Seat):
     def __init__(self, threads: int) -> None:
         self._threads = threads
 
+    def take(self, function: Function) -> None:
+        self._function = function
+
     def enter(self) -> None:
         limit_this_thread(self._threads)
 
     def call(self, task: Task, attempt: Attempt) -> Finished:
-        return attempted(task, attempt)
+        return attempted(self._function, task, attempt)
 
 
 class ProcessSeat(Seat):
@@ -62,7 +70,12 @@ class ProcessSeat(Seat):
         self._threads = threads
         self._process: Any = None
         self._pipe: Any = None
-        self._ready = self._closed = False
+        self._function: Function | None = None
+        self._ready = self._told = self._closed = False
+
+    def take(self, function: Function) -> None:
+        self._told = self._told and function is self._function
+        self._function = function
 
     def launch(self) -> None:
         """Start the process if there is none, without waiting, so that several start at the same time."""
@@ -74,7 +87,7 @@ class ProcessSeat(Seat):
         with _SPAWNING, _with_environment(environment(self._threads)):
             self._process.start()
         theirs.close()
-        self._ready = False
+        self._ready = self._told = False
 
     def prepare(self) -> None:
         self.launch()
@@ -89,19 +102,15 @@ class ProcessSeat(Seat):
             ) from None
 
     def call(self, task: Task, attempt: Attempt) -> Finished:
-        try:
-            message = pickle.dumps((task, attempt))
-        except Exception as error:  # noqa: BLE001 - pickle raises what the object's own methods raise
-            cause = f"the task cannot be pickled: {error}; use functions of modules and frozen dataclasses"
-            return Finished(task, Failure("usage", cause), 0.0)
         if self._closed:
             return Finished(task, Failure("machine", "the run was abandoned"), 0.0)
         try:
             self.prepare()
-            self._pipe.send_bytes(message)
+            self._pipe.send_bytes(self._message(task, attempt))
             outcome, seconds = pickle.loads(self._pipe.recv_bytes())
+            self._told = isinstance(outcome, Record)  # after a failure it may be that it was not understood
             return Finished(task, outcome, seconds)
-        except MachineError as error:
+        except (MachineError, UsageError) as error:
             return Finished(task, failure_of(error), 0.0)
         except (EOFError, OSError):
             return Finished(task, Failure("machine", f"the worker process was lost: {self._ended()}"), 0.0)
@@ -111,6 +120,17 @@ class ProcessSeat(Seat):
         if self._process is not None:
             self._process.kill()  # whatever it writes is written under a temporary name
             self._process.join()
+
+    def _message(self, task: Task, attempt: Attempt) -> bytes:
+        """The call, with the function when the process does not have it yet."""
+        try:
+            return pickle.dumps((None if self._told else self._function, task, attempt))
+        except Exception as error:
+            raise UsageError(
+                f"a function of stage {attempt.stage!r} that can be pickled",
+                str(error),
+                "Use functions of modules and frozen dataclasses.",
+            ) from error
 
     def _ended(self) -> str:
         self._process.join(5)
@@ -127,22 +147,27 @@ def _serve(pipe: Any) -> None:
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C goes to all processes of a terminal; the driver decides
     threading.Thread(target=_end_with_parent, daemon=True, name="locdist-parent").start()
+    keep_memory()
     pipe.send_bytes(b"ready")
+    function: Any = None
     while True:
         try:
             message = pipe.recv_bytes()
         except EOFError:
             return
-        pipe.send_bytes(pickle.dumps(_answer(message)))
+        function, *answer = _answer(function, message)
+        pipe.send_bytes(pickle.dumps(answer))
 
 
-def _answer(message: bytes) -> tuple[Any, float]:
+def _answer(function: Any, message: bytes) -> tuple[Any, Any, float]:
+    """The function that is held now, and how the call ended."""
     try:
-        task, attempt = pickle.loads(message)
+        sent, task, attempt = pickle.loads(message)
     except Exception as error:  # noqa: BLE001 - a module that is missing here, a class that changed, ...
-        return failure_of(error), 0.0
-    finished = attempted(task, attempt)
-    return finished.outcome, finished.seconds
+        return function, failure_of(error), 0.0
+    function = function if sent is None else sent
+    finished = attempted(function, task, attempt)
+    return function, finished.outcome, finished.seconds
 
 
 def _end_with_parent() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from locdist.errors import DataError, LocdistError, MachineError, UsageError
 from locdist.execute.events import Failure
-from locdist.plan.plan import Attempt, Task
+from locdist.plan.plan import Attempt, Function, Task
 from locdist.plan.records import Record, commit, committed, sealed
 
 PERIOD = 0.05  # seconds between two looks at the memory
@@ -36,18 +36,13 @@ class Finished:
         """The record, None when it failed."""
         return self.outcome if isinstance(self.outcome, Record) else None
 
-    @property
-    def error(self) -> str | None:
-        """The cause in one line, None when it succeeded."""
-        return self.outcome.cause if isinstance(self.outcome, Failure) else None
 
-
-def attempted(task: Task, attempt: Attempt) -> Finished:
+def attempted(function: Function, task: Task, attempt: Attempt) -> Finished:
     """`perform`, with what it raises as a failure: the one call that executors send to their workers."""
     start = time.perf_counter()
     outcome: Record | Failure
     try:
-        outcome = perform(task, attempt)
+        outcome = perform(function, task, attempt)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit and panics would end a thread without a word
@@ -55,8 +50,8 @@ def attempted(task: Task, attempt: Attempt) -> Finished:
     return Finished(task, outcome, time.perf_counter() - start)
 
 
-def perform(task: Task, attempt: Attempt) -> Record:
-    """Run the task's function, then seal its outputs and commit them.
+def perform(function: Function, task: Task, attempt: Attempt) -> Record:
+    """Run the function of the stage for one task, then seal its outputs and commit them.
 
     Returns
     -------
@@ -68,12 +63,15 @@ def perform(task: Task, attempt: Attempt) -> Record:
     if earlier is not None:
         return earlier
     start, slot = time.perf_counter(), METER.start()
+    attempt = replace(attempt, written={})  # its own: threads share what they are sent
     try:
-        record = task.function(task, attempt)
+        record = function(task, attempt)
     finally:
         peak = METER.stop(slot)
-    record = replace(record, stage=attempt.stage, task=task.name, attempt=attempt.number, peak_memory=peak)
-    record = replace(sealed(attempt.folder, record, task.outputs), host=socket.gethostname(), pid=os.getpid())
+    record = replace(record, stage=attempt.stage, task=task.name, inputs=list(task.inputs))
+    record = sealed(attempt.folder, record, task.outputs, attempt.written)
+    record = replace(record, host=socket.gethostname(), pid=os.getpid())
+    record = replace(record, attempt=attempt.number, peak_memory=peak)
     return commit(attempt.folder, replace(record, seconds=time.perf_counter() - start))
 
 

@@ -21,9 +21,19 @@ from locdist.jobs.diagnostics import Diagnostics
 from locdist.jobs.places import Places
 from locdist.jobs.questions import Ask
 from locdist.jobs.report import Report, check_bad
-from locdist.jobs.request import check_recall, column_bytes, inputs, rows_per_task, snapshot, versions
+from locdist.jobs.request import (
+    check_recall,
+    column_bytes,
+    inputs,
+    is_number,
+    is_whole,
+    rows_per_task,
+    settled,
+    snapshot,
+    versions,
+)
 from locdist.jobs.spread import spread
-from locdist.jobs.tally import added, merged, moments
+from locdist.jobs.tally import Tally, added, merged, moments
 from locdist.jobs.tuning import tuning
 from locdist.plan.cost import Search, predict_cost
 from locdist.plan.manifest import Manifest, claimed
@@ -66,12 +76,17 @@ class Running:
     command: str = ""
 
     def __post_init__(self) -> None:
-        if self.limit is not None and self.limit < 1:
-            raise UsageError("a limit of at least one row", str(self.limit), "Leave it out for all rows.")
-        if self.max_bad is not None and self.max_bad < 0:
-            raise UsageError(
-                "max_bad as a share below 1 or a number of rows", str(self.max_bad), "0 allows none."
-            )
+        if self.limit is not None and not (is_whole(self.limit) and self.limit >= 1):
+            raise UsageError("a limit of at least one row", repr(self.limit), "Leave it out for all rows.")
+        if self.max_bad is not None and not (is_number(self.max_bad) and self.max_bad >= 0):
+            share = "max_bad as a share below 1 or a number of rows"
+            raise UsageError(share, repr(self.max_bad), "0.01 allows one in a hundred, 0 none.")
+        if self.executor is not None and not isinstance(self.executor, Executor):
+            raise UsageError("an executor", repr(self.executor), "Use ld.Local(workers=2), say.")
+
+    def rows(self, source: Source) -> int:
+        """How many rows of a source are asked."""
+        return source.rows if self.limit is None else min(self.limit, source.rows)
 
 
 @dataclass(frozen=True)
@@ -85,6 +100,7 @@ class AskJob:
     plan: Mapping[str, Any]
     started: float
     notes: tuple[str, ...] = ()
+    max_bad: float | None = None
 
     def next_stage(self, records: Mapping[str, Mapping[str, Record]]) -> Stage | None:
         """One stage."""
@@ -92,7 +108,7 @@ class AskJob:
         return stage if remaining(stage, records) else None
 
     def finish(self, records: Mapping[str, Mapping[str, Record]]) -> Report:
-        """Add up the records and write the report."""
+        """Add up the records and write the report; TooManyBadRows afterwards."""
         done = [record for _, record in sorted(records[self.kind].items())]
         status, reasons = (
             reduce(added, (dict(record.data[name]) for record in done)) for name in ("status", "reasons")
@@ -118,35 +134,34 @@ class AskJob:
             diagnostics=Diagnostics.of(reduce(merged, (moments(record.data["sums"]) for record in done))),
         )
         self.folder.write(REPORT, report.to_json())
+        where = f"All rows are written, the bad ones listed in {self.folder.uri}/_locdist/quarantine"
+        check_bad(report.rows, report.bad_rows, reasons, self.max_bad, f"{where}; raise max_bad.")
         return report
 
 
 def stage_of(kind: str, question: Ask, rows: int) -> Stage:
     """The tasks of an `Ask` over the first `rows` rows."""
-    spans = [
-        span
-        for span in question.source.partitions(_rows_per_task(question, rows))
-        if span.start < rows or not rows
-    ]
-    spans = [Span(span.start, min(span.stop, rows)) for span in spans]
+    spans = spans_of(question.source, rows, question.read_columns)
     most = max(span.rows for span in spans)
     kept = column_bytes(question.source, question.keep)
     cost = predict_cost(most, question.block_rows, search_of(question.index), question.work, kept)
     tasks = []
     for number, span in enumerate(spans):
         name = f"part-{number:05}"
-        tasks.append(Task(name, (f"{name}.parquet",), (span.start, span.stop), question, span.rows))
-    return Stage(kind, tuple(tasks), Resources(memory=cost.memory))
+        tasks.append(Task(name, (f"{name}.parquet",), (span.start, span.stop), span.rows))
+    return Stage(kind, tuple(tasks), question, Resources(memory=cost.memory))
+
+
+def spans_of(source: Source, rows: int, columns: Sequence[str]) -> list[Span]:
+    """The spans of the tasks over the first `rows` rows, of which these columns are read."""
+    spans = source.partitions(rows_per_task(rows, column_bytes(source, columns)))
+    return [Span(span.start, min(span.stop, rows)) for span in spans if span.start < rows or not rows]
 
 
 def search_of(index: Generation) -> Search:
     """How an index is searched, for predicting memory and time."""
     layout = index.layout
     return Search(layout.rows, layout.nlist, index.probes, resident=0 if layout.nlist else EXACT_BYTES)
-
-
-def _rows_per_task(question: Ask, rows: int) -> int:
-    return rows_per_task(rows, 4 * question.index.layout.width + 64)
 
 
 @dataclass(frozen=True)
@@ -202,30 +217,27 @@ def ask(request: Request, prepare: Prepare, out: str | Path, running: Running) -
     folder, started = Store.at(out), time.monotonic()
     taken = (*inputs(request.source), *request.folders)
     with claimed(folder, request.manifest(running.limit), taken, running.overwrite) as claim:
-        question = prepare(folder, request.source.without(claim.added))
-        rows = _rows(question.source, running.limit)
-        Places.of(question.source, question.index).write(folder)
+        question = prepare(folder, settled(request.source.without(claim.added), folder))
+        rows = running.rows(question.source)
+        Places.of(request.source, question.index).write(folder)
         plan = _planned(folder, question, request, rows)
         question = replace(question, index=question.index.probing(plan["nprobe"]))
-        job = AskJob(folder, request.kind, question, rows, plan, started, claim.notes)
-        report = run(job, running.executor or Local(), listener=running.listener, command=running.command)
-    check_bad(report, running.max_bad)
-    return report
+        job = AskJob(folder, request.kind, question, rows, plan, started, claim.notes, running.max_bad)
+        return run(job, running.executor or Local(), listener=running.listener, command=running.command)
 
 
-def ask_here(request: Request, question: Ask, limit: int | None) -> pa.Table:
+def ask_here(request: Request, question: Ask, running: Running) -> pa.Table:
     """Answer all queries, in memory."""
-    rows = _rows(request.source, limit)
+    rows = running.rows(request.source)
     plan = tuning(question, request.k, request.recall, rows)
     tuned = replace(question, index=question.index.probing(plan["nprobe"]))
     size = tuned.block_rows
     blocks = [(start, min(start + size, rows)) for start in range(0, rows, size)]
-    answers = spread(lambda block: [table for table, _ in tuned.tables(*block)], blocks)
-    return pa.concat_tables([tuned.schema.empty_table(), *(table for part in answers for table in part)])
-
-
-def _rows(source: Source, limit: int | None) -> int:
-    return min(limit or source.rows, source.rows)
+    answers = spread(lambda block: list(tuned.tables(*block)), blocks)
+    found = [pair for part in answers for pair in part]
+    tally = reduce(Tally.add, (counted for _, counted in found), Tally())
+    check_bad(rows, tally.bad, tally.reasons, running.max_bad, "Repair these rows, or raise max_bad.")
+    return pa.concat_tables([tuned.schema.empty_table(), *(table for table, _ in found)])
 
 
 def _planned(folder: Store, question: Ask, request: Request, rows: int) -> dict[str, Any]:
@@ -247,6 +259,8 @@ def kept(keep: str | Sequence[str] | None, queries: Source, id: str | None) -> t
     """
     if keep is None:
         return (id,) if id is not None and id in queries.schema.names else ()
+    if keep == "*":
+        return tuple(queries.schema.names)
     names = (keep,) if isinstance(keep, str) else tuple(keep)
     for name in names:
         if name not in queries.schema.names:

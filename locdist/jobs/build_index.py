@@ -9,7 +9,9 @@ Each is a stage of tasks with commit records, so a killed build continues. The m
 index without one is unfinished.
 """
 
-from collections.abc import Mapping
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -18,20 +20,32 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from locdist.data.dataset import Dataset, Roles
-from locdist.data.encoding import Encoding
-from locdist.data.profile import Profile, scaling_of
-from locdist.data.schema import is_vector
+from locdist.data.dataset import Dataset
+from locdist.data.profile import Profile
+from locdist.data.schema import row_bytes
+from locdist.data.source import Span
 from locdist.data.store import Store
-from locdist.errors import DataError, UsageError
+from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
+from locdist.jobs.extent import Extent
 from locdist.jobs.indexing import AssignRows, PackShard, ProfileRows, Space, TrainLists, read_ipc
-from locdist.jobs.request import check_recall, inputs, ipc, rows_per_task, snapshot, versions
-from locdist.jobs.support import Recipe
+from locdist.jobs.request import (
+    check_recall,
+    each_file,
+    inputs,
+    ipc,
+    rows_per_task,
+    settled,
+    snapshot,
+    unsettle,
+    versions,
+)
+from locdist.jobs.support import Fitted, Recipe
+from locdist.plan.cost import Estimate
 from locdist.plan.manifest import Manifest, claimed
-from locdist.plan.plan import Stage, Task, remaining
+from locdist.plan.plan import Resources, Stage, Task, remaining
 from locdist.plan.records import Record
 from locdist.search.build import SAMPLE_ROWS, Choice, choose, shard_ranges
 from locdist.search.generation import Generation, array, open_index
@@ -39,7 +53,8 @@ from locdist.search.layout import LISTS, MANIFEST, Layout, ShardFile, digest
 
 Records = Mapping[str, Mapping[str, Record]]
 TRAINED = "build/trained.arrow"
-LARGEST_KEY = 1e17  # the sum of 10,000 such squares, four times over for a difference, is a float32
+SAMPLE, PROFILE = "build/sample/{}.arrow", "build/profile/{}.json"
+RUN, COUNTS = "build/runs/{}.arrow", "build/lists/{}.arrow"
 
 
 @dataclass(frozen=True)
@@ -123,9 +138,9 @@ def build_index(
     manifest = requested(support, options)
     with claimed(folder, manifest, inputs(support.source), overwrite) as claim:
         if claim.resumed and folder.exists(MANIFEST):
-            folder.child("build").remove_all()  # a driver that died last of all leaves it
+            _sweep(folder)  # a driver that died last of all leaves it
             return open_index(folder.uri)
-        support = replace(support, source=support.source.without(claim.added))
+        support = replace(support, source=settled(support.source.without(claim.added), folder))
         job = BuildIndex(folder, support, options)
         return run(job, executor or Local(), listener=listener, command=command)
 
@@ -155,19 +170,18 @@ class BuildIndex:
     def finish(self, records: Records) -> Generation:
         """Write the lists and, last, the manifest; then drop what only the build needed."""
         packed = [record for _, record in sorted(records["pack"].items())]
-        lists = ipc(self._lists(records))
+        lists = ipc(self._lists(packed))
         self.folder.write(LISTS, lists)
-        recipe, space, profile = self._recipe(records), self._space(records), self._merged(records)
-        choice = self._choice(recipe)
+        source, recipe, space, choice = self.support.source, self._recipe, _space(records), self._choice
         layout = Layout(
             rows=sum(record.rows for record in packed),
             width=recipe.key.width,
             nlist=0 if choice.codes == "exact" else choice.nlist,
-            metric=self.support.roles.metric,
+            metric=recipe.roles.metric,
             codes=choice.codes,
             center=space.center,
             scale=space.scale,
-            roles=self.support.roles.to_json(),
+            roles=recipe.roles.to_json(),
             key=recipe.key.to_json(),
             features=recipe.features.to_json() if recipe.features else None,
             vocabulary=recipe.labels,
@@ -175,100 +189,103 @@ class BuildIndex:
             shards=tuple(_shard(record) for record in packed),
             lists=ShardFile(LISTS, choice.nlist, len(lists), digest(lists)),
             source={
-                "fingerprint": self.support.source.fingerprint,
-                "files": len(self.support.source.files),
-                "rows": profile.rows,
-                "dropped": [
-                    {"column": bad.column, "reason": bad.reason, "rows": bad.count} for bad in profile.bad
-                ],
+                "fingerprint": source.fingerprint,
+                "files": len(source.files),
+                **self.fitted.source(recipe.roles),
             },
             versions=versions(),
         )
         self.folder.write(MANIFEST, layout.to_json())
-        self.folder.child("build").remove_all()
+        _sweep(self.folder)
         return open_index(self.folder.uri)
 
+    @functools.cached_property
+    def spans(self) -> dict[str, Span]:
+        """The tasks over rows, by name: the same for `profile` and `assign`."""
+        source = self.support.source
+        size = row_bytes(source.schema, self.support.roles.columns)
+        spans = source.partitions(rows_per_task(source.rows, size))
+        return {f"part-{number:05}": span for number, span in enumerate(spans)}
+
+    @functools.cached_property
+    def fitted(self) -> Fitted:
+        """What all profiles say together, in the order of the partitions; only once they are complete."""
+        texts = each_file(self.folder, self._files(PROFILE))
+        profile = reduce(Profile.merge, (Profile.from_json(json.loads(text)) for text in texts))
+        return Fitted.of(profile, self.support.roles, self.options.bad)
+
+    @functools.cached_property
+    def counts(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Rows [nlist] and radius [nlist] of each list over all runs; only once they are complete."""
+        rows, radius = np.zeros(self._choice.nlist, np.int64), np.zeros(self._choice.nlist, np.float32)
+        for text in each_file(self.folder, self._files(COUNTS)):
+            batch = pa.ipc.open_file(pa.BufferReader(text)).get_batch(0)
+            rows += array(batch.column("rows"))
+            np.maximum(radius, array(batch.column("radius")), out=radius)
+        return rows, radius
+
     def _profile(self, records: Records) -> Stage:
-        wanted = SAMPLE_ROWS * max(self._choice(None).nlist, 1024)
-        return self._over_rows("profile", ProfileRows(self.support, wanted, self.options.seed), "sample")
+        narrow = self._chosen(1, 8)  # as if the key were as narrow as can be
+        function = ProfileRows(self.support, SAMPLE_ROWS * max(narrow.nlist, 1024), self.options.seed)
+        return self._over_rows("profile", function, Extent.of(self.support).profile, SAMPLE, PROFILE)
 
     def _train(self, records: Records) -> Stage:
-        recipe = self._recipe(records)
-        samples = tuple(sorted(name for record in records["profile"].values() for name in record.bytes))
-        function = TrainLists(recipe, self._choice(recipe), self.options.seed)
-        return Stage("train", (Task("train", (TRAINED,), samples, function),))
+        samples, lists = self._files(SAMPLE), self._lists_to_assign
+        rows = min(self.support.rows, SAMPLE_ROWS * max(lists, 1024))
+        memory = Resources(memory=Extent.fitted(self._recipe).train(rows, lists).memory)
+        function = TrainLists(self._recipe, self._choice, self.options.seed)
+        return Stage("train", (Task("train", (TRAINED,), samples),), function, memory)
 
     def _assign(self, records: Records) -> Stage:
-        recipe = self._recipe(records)
-        function = AssignRows(self.support, recipe, self._choice(recipe), self._space(records), TRAINED)
-        return self._over_rows("assign", function, "runs", "lists")
+        function = AssignRows(self.support, self._recipe, self._choice, _space(records), TRAINED)
+        extent, lists = Extent.fitted(self._recipe), self._lists_to_assign
+        return self._over_rows("assign", function, lambda rows: extent.assign(rows, lists), RUN, COUNTS)
 
     def _pack(self, records: Records) -> Stage:
-        recipe = self._recipe(records)
-        choice, counts = self._choice(recipe), self._counts(records)[0]
-        runs = tuple(f"build/runs/{task}.arrow" for task in sorted(records["assign"]))
-        function = PackShard(runs, choice, self._space(records))
-        names = [f"shard-{number:05}" for number in range(len(shard_ranges(counts, recipe.row_bytes)))]
-        return Stage(
-            "pack",
-            tuple(
-                Task(name, (f"shards/{name}.arrow",), bounds, function, int(counts[slice(*bounds)].sum()))
-                for name, bounds in zip(names, shard_ranges(counts, recipe.row_bytes), strict=True)
-            ),
+        counts, ranges = self.counts[0], shard_ranges(self.counts[0], self._recipe.row_bytes)
+        tasks = tuple(
+            Task(f"shard-{number:05}", (f"shards/shard-{number:05}.arrow",), bounds, _rows(counts, bounds))
+            for number, bounds in enumerate(ranges)
         )
+        largest = Extent.fitted(self._recipe).pack(max(task.rows for task in tasks), self._choice)
+        function = PackShard(self._files(RUN), self._choice, _space(records))
+        return Stage("pack", tasks, function, Resources(memory=largest.memory))
 
-    def _over_rows(self, name: str, function: ProfileRows | AssignRows, *outputs: str) -> Stage:
-        """A task for each partition of the support, writing one file a task below each of `outputs`."""
-        spans = self.support.source.partitions(rows_per_task(self.support.rows, _row_bytes(self.support)))
-        tasks = []
-        for number, span in enumerate(spans):
-            part = f"part-{number:05}"
-            files = tuple(f"build/{output}/{part}.arrow" for output in outputs)
-            tasks.append(Task(part, files, (span.start, span.stop), function, span.rows))
-        return Stage(name, tuple(tasks))
-
-    def _merged(self, records: Records) -> Profile:
-        """The profile of the whole support, in the order of its partitions."""
-        profiles = [
-            Profile.from_json(record.data["profile"]) for _, record in sorted(records["profile"].items())
-        ]
-        return reduce(Profile.merge, profiles)
-
-    def _recipe(self, records: Records) -> Recipe:
-        """How rows are stored; refuses bad rows unless they are to be dropped."""
-        profile, roles = self._merged(records), self.support.roles
-        if profile.good < profile.rows and self.options.bad == "raise":
-            raise DataError(
-                "a support whose keys, features, targets and weights are all present and finite",
-                _told(profile),
-                "Repair these rows, or leave them out with bad='drop' (--bad drop).",
-            )
-        _check_range(profile, roles)
-        features = Encoding.fit(profile, roles, "features") if roles.features else None
-        return Recipe(roles, Encoding.fit(profile, roles), features, _vocabulary(profile, roles))
-
-    def _choice(self, recipe: Recipe | None) -> Choice:
-        """The kind of index; before the profile (None) as if the key were as narrow as can be."""
-        width, row_bytes = (recipe.key.width, recipe.row_bytes) if recipe else (1, 8)
-        options = self.options
-        return choose(
-            self.support.rows, width, row_bytes, self.support.roles.metric, options.codes, options.nlist
+    def _over_rows(
+        self, name: str, function: ProfileRows | AssignRows, cost: Callable[[int], Estimate], *outputs: str
+    ) -> Stage:
+        """A task for each partition of the support, writing one file of each kind of `outputs`."""
+        tasks = tuple(
+            Task(part, tuple(each.format(part) for each in outputs), (span.start, span.stop), span.rows)
+            for part, span in self.spans.items()
         )
+        return Stage(name, tasks, function, Resources(memory=cost(max(task.rows for task in tasks)).memory))
 
-    def _space(self, records: Records) -> Space:
-        data = records["train"]["train"].data
-        return Space(tuple(data["center"]), data["scale"])
+    def _files(self, kind: str) -> tuple[str, ...]:
+        """The files of one kind, in the order of the partitions."""
+        return tuple(kind.format(part) for part in self.spans)
 
-    def _counts(self, records: Records) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Rows [nlist] and radius [nlist] of each list over all runs."""
-        batches = [read_ipc(self.folder, f"build/lists/{task}.arrow") for task in sorted(records["assign"])]
-        rows = sum((array(batch.column("rows")) for batch in batches[1:]), array(batches[0].column("rows")))
-        return rows, reduce(np.maximum, (array(batch.column("radius")) for batch in batches))
+    @property
+    def _recipe(self) -> Recipe:
+        return self.fitted.recipe
 
-    def _lists(self, records: Records) -> pa.RecordBatch:
+    @property
+    def _choice(self) -> Choice:
+        return self._chosen(self._recipe.key.width, self._recipe.row_bytes)
+
+    def _chosen(self, width: int, size: int) -> Choice:
+        """The kind of index for keys of `width` numbers in rows of `size` bytes."""
+        options, metric = self.options, self.support.roles.metric
+        return choose(self.support.rows, width, size, metric, options.codes, options.nlist)
+
+    @property
+    def _lists_to_assign(self) -> int:
+        return 0 if self._choice.codes == "exact" else self._choice.nlist
+
+    def _lists(self, packed: Sequence[Record]) -> pa.RecordBatch:
         """One row a list: its shard, rows, radius and, with lists, its centroid."""
-        rows, radius = self._counts(records)
-        ends = [record.data["lists"][1] for _, record in sorted(records["pack"].items())]
+        rows, radius = self.counts
+        ends = [record.data["lists"][1] for record in packed]
         shard = np.searchsorted(ends, np.arange(len(rows)), side="right").astype(np.int32)
         columns = {"shard": pa.array(shard), "rows": pa.array(rows), "radius": pa.array(radius)}
         trained = read_ipc(self.folder, TRAINED)
@@ -277,44 +294,21 @@ class BuildIndex:
         return pa.RecordBatch.from_pydict(columns)
 
 
+def _space(records: Records) -> Space:
+    data = records["train"]["train"].data
+    return Space(tuple(data["center"]), data["scale"])
+
+
+def _rows(counts: NDArray[np.int64], bounds: tuple[int, int]) -> int:
+    return int(counts[slice(*bounds)].sum())
+
+
+def _sweep(folder: Store) -> None:
+    """Remove what only the build needed."""
+    folder.child("build").remove_all()
+    unsettle(folder)
+
+
 def _shard(record: Record) -> ShardFile:
     (name,) = record.bytes
     return ShardFile(name, record.rows, record.bytes[name], record.checksums[name])
-
-
-def _row_bytes(support: Dataset) -> int:
-    """About how many bytes a row has in memory, from the schema."""
-    widths = [
-        kind.list_size * 4 if pa.types.is_fixed_size_list(kind) else 1024 if is_vector(kind) else 8
-        for kind in (support.source.schema.field(name).type for name in support.roles.columns)
-    ]
-    return sum(widths)
-
-
-def _vocabulary(profile: Profile, roles: Roles) -> pa.Array | None:
-    """Classes of a single target that has few distinct values."""
-    if len(roles.target) != 1:
-        return None
-    classes = profile.column(roles.target[0]).classes
-    return None if classes is None or classes.overflow else classes.array()
-
-
-def _check_range(profile: Profile, roles: Roles) -> None:
-    """Keys whose squared distances overflow single precision are refused: FAISS ends the process on them."""
-    for name, multiplier in roles.key:
-        column = profile.column(name)
-        largest = multiplier * max(map(abs, column.moments.low + column.moments.high), default=0.0)
-        if scaling_of(roles.scaling, column.kind) == "none" and largest > LARGEST_KEY:
-            raise DataError(
-                f"keys up to {LARGEST_KEY:g} in column {name!r}", f"{largest:g}", "Change their unit."
-            )
-
-
-def _told(profile: Profile) -> str:
-    """What is bad, where, with the first examples."""
-    firsts = [(bad, bad.examples[0]) for bad in profile.bad]
-    found = [
-        f"{bad.count:,} {bad.reason} in {bad.column!r} (first: row {first.file_row} of {first.file})"
-        for bad, first in firsts
-    ]
-    return f"{profile.rows - profile.good:,} of {profile.rows:,} rows that are not: {'; '.join(found[:5])}"

@@ -1,7 +1,7 @@
 """`evaluate`: how good a finished prediction is, streamed over its partitions.
 
-The truth is a column that the output kept, or it is read from the queries that the manifest pinned: output
-row i is query i. Rows without a prediction and rows without a truth are counted and never scored as something
+The truth is a column that the job was told to keep (another column of the output may have the same name), or
+it is read from the queries that the manifest pinned: output row i is query i. Rows without a prediction and rows without a truth are counted and never scored as something
 they are not.
 """
 
@@ -12,7 +12,6 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from locdist.data.source import Source, source
@@ -22,7 +21,7 @@ from locdist.jobs.ask import REPORT
 from locdist.jobs.places import Places
 from locdist.jobs.scorers import Scored, Scorer, scorer
 from locdist.jobs.scores import CLIP, ClassSums
-from locdist.jobs.text import aligned, number
+from locdist.jobs.text import aligned, number, to_json
 from locdist.plan.manifest import read_manifest
 from locdist.search.generation import open_index
 
@@ -75,8 +74,7 @@ class Evaluation:
 
     def to_json(self) -> bytes:
         """The evaluation as JSON; a metric that is not defined is null."""
-        defined = {name: value if np.isfinite(value) else None for name, value in self.metrics.items()}
-        return json.dumps(asdict(self) | {"metrics": defined}, indent=1).encode()
+        return to_json(asdict(self))
 
     def __str__(self) -> str:
         lines = [f"{self.target!r} in {self.folder}: {self.n:,} of {self.rows:,} rows scored"]
@@ -98,28 +96,35 @@ def evaluate(folder: str | Path, target: str | None = None, truth: Any = None) -
     folder : path or URI
         The output of `predict` or `transform`.
     target : str, optional
-        The column of the truth, in the output or in the queries; the target of the index by default.
-    truth : path, pattern or data, optional
-        Where the column is instead: as many rows as the output, in its order.
+        The column of the truth, among the kept ones of the output or in the queries; the target of the index
+        by default.
+    truth : path, pattern, table or arrays, optional
+        Where the column is instead: as many rows as the output, in its order. Needed when the queries were
+        in memory and the column was not kept.
 
     Returns
     -------
     Evaluation
+        Of numbers or of classes, as the prediction is; a missing prediction or truth is counted, not scored.
 
     Raises
     ------
     UsageError
-        For a folder without a finished prediction, or a column that does not exist.
+        For a folder without a finished prediction, a column that does not exist, or one whose type is not
+        that of the prediction.
     DataError
-        When the truth has another number of rows than the output, or a type that does not fit.
+        When the truth has another number of rows than the output, values that do not fit, or no class that
+        the support has.
     """
     store = Store.at(folder)
     output = finished_output(store)
     target = target or _target(store)
-    known = output if truth is None and target in output.schema.names else _truth(store, target, truth)
+    kept = read_manifest(store).request["keep"]
+    known = output if truth is None and target in kept else _truth(store, target, truth)
     _check_rows(output, known)
     index = Places.read(store).index
-    how = scorer(output.schema, known.schema.field(target), lambda: open_index(index).vocabulary)
+    answers = pa.schema([field for field in output.schema if field.name not in kept])
+    how = scorer(answers, known.schema.field(target), lambda: open_index(index).vocabulary)
     start = how.score(_empty(output, how.columns), _empty(known, [target]).column(target))
     parts = (how.score(table, column) for table, column in _beside(output, known, how, target))
     total = reduce(Scored.add, parts, start)
@@ -127,7 +132,7 @@ def evaluate(folder: str | Path, target: str | None = None, truth: Any = None) -
         store.uri, target, output.rows, total.n, total.missing, total.unknown, total.sums.metrics
     )
     votes = total.sums.votes
-    return told if votes is None else _with_classes(told, how.classes, votes)
+    return told if votes is None else _recognized(_with_classes(told, how.classes, votes))
 
 
 def finished_output(folder: Store) -> Source:
@@ -146,6 +151,14 @@ def finished_output(folder: Store) -> Source:
     return found
 
 
+def pinned_queries(folder: Store, remedy: str) -> Source:
+    """The queries of a job; UsageError with a remedy when they were in memory."""
+    places = Places.read(folder)
+    if places.queries is None:
+        raise UsageError("queries that lie in files", f"queries in memory, by {folder.uri}", remedy)
+    return places.source(read_manifest(folder))
+
+
 def _target(folder: Store) -> str:
     """The one target of the job."""
     request = read_manifest(folder).request
@@ -158,7 +171,8 @@ def _target(folder: Store) -> str:
 
 def _truth(folder: Store, target: str, truth: Any) -> Source:
     """Where the truth is, if not in the output."""
-    known = Places.read(folder).source(read_manifest(folder)) if truth is None else source(truth)
+    remedy = "Pass the truth (truth=, --truth), or keep its column (keep=) when predicting."
+    known = pinned_queries(folder, remedy) if truth is None else source(truth)
     if target not in known.schema.names:
         remedy = f"{did_you_mean(target, known.schema.names)} Or say where it is (--truth)."
         raise UsageError("the column of the truth in the output or the queries", repr(target), remedy)
@@ -204,6 +218,17 @@ def _with_classes(told: Evaluation, names: tuple[str, ...], votes: ClassSums) ->
     counts = zip(rows[:-1].tolist(), predicted.tolist(), correct.tolist(), strict=True)
     classes = {name: ClassCount(*each) for name, each in zip(names, counts, strict=True)}
     return replace(told, classes=classes, unseen=int(rows[-1]), outside=votes.outside)
+
+
+def _recognized(told: Evaluation) -> Evaluation:
+    """DataError when no truth is of any class that could have been predicted."""
+    if told.n and told.unseen == told.n:
+        raise DataError(
+            f"a truth among the classes of the support ({', '.join(list(told.classes)[:10])})",
+            f"none of them in {told.n:,} rows of {told.target!r}",
+            "Name the column of the truth (--target).",
+        )
+    return told
 
 
 def _counts(classes: dict[str, ClassCount]) -> list[str]:

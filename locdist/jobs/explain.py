@@ -21,7 +21,7 @@ from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.errors import UsageError, did_you_mean
 from locdist.jobs.ask import PLAN
-from locdist.jobs.evaluate import finished_output
+from locdist.jobs.evaluate import finished_output, pinned_queries
 from locdist.jobs.explanation import Coefficient, Explanation, Neighbor
 from locdist.jobs.places import Places
 from locdist.jobs.predict import PredictRows, presentation
@@ -55,7 +55,7 @@ def explain(folder: str | Path, row: int | None = None, id: Any = None) -> Expla
     Raises
     ------
     UsageError
-        For a folder without a finished prediction, or a row that is not there.
+        For a folder without a finished prediction, a row that is not there, or queries that were in memory.
     DataError
         When the index or the queries changed since.
     """
@@ -101,7 +101,9 @@ class _Finished:
         linear = isinstance(self.method.layer.model, Linear)
         extras = ("spread", "effective", *(("coefficients",) if linear else ()))
         return PredictRows(
-            source=Places.read(self.folder).source(self.manifest),
+            source=pinned_queries(
+                self.folder, "Write them to a file and predict that, or ask predict itself (explain=)."
+            ),
             index=self.index,
             keep=(),
             own=self.manifest.kind == "transform",
@@ -115,15 +117,18 @@ class _Finished:
             given = "neither" if row is None else "both"
             raise UsageError("the row or the id of a query", given, "Give one: --row 17, or --id NAME.")
         row = self._row_of(id) if row is None else row
+        if not self.output.rows:
+            raise UsageError("an output with rows", f"none in {self.folder.uri}", "There is nothing to explain.")
         if not 0 <= row < self.output.rows:
             wanted = f"a row from 0 to {self.output.rows - 1:,}"
             raise UsageError(wanted, f"{row}", "Rows are numbered over all input files, from 0.")
         return row
 
     def _row_of(self, id: Any) -> int:
-        name, names = self.index.layout.roles["id"], self.output.schema.names
-        if name not in names:
-            given = "no id column in the index" if name is None else f"{', '.join(names)} without {name!r}"
+        name, kept = self.index.layout.roles["id"], self.manifest.request["keep"]
+        if name not in kept:
+            listed = ", ".join(kept) or "no kept column"
+            given = "no id column in the index" if name is None else f"{listed} without {name!r}"
             raise UsageError("the id column in the output", given, "Give the number of the row (--row).")
         kind, first = self.output.schema.field(name).type, 0
         for table in self.output.read(columns=[name]):
@@ -159,7 +164,7 @@ class _Retold:
         finished, told = self.finished, self.told
         names = list(told)
         values = {name: told[name] for name in names[: names.index("status")]}
-        spread = {name: value for name, value in told.items() if name.startswith("spread")}
+        spread = {name: _visible(value) for name, value in told.items() if name.startswith("spread")}
         kept = {name: value for name, value in self.stored.items() if name not in told}
         return Explanation(
             folder=finished.folder.uri,

@@ -1,10 +1,9 @@
 """What `explain` returns: the figures behind one prediction, as text and as JSON."""
 
-import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from locdist.jobs.text import aligned, number
+from locdist.jobs.text import aligned, number, to_json
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class Explanation:
 
     def to_json(self) -> bytes:
         """The explanation as JSON."""
-        return json.dumps(asdict(self), indent=1, default=str).encode()
+        return to_json(asdict(self))
 
     def __str__(self) -> str:
         kept = ", ".join(f"{name} {value}" for name, value in self.query.items())

@@ -1,5 +1,6 @@
 """What the tasks of `build_index` do: frozen functions, small enough to travel to any worker."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,7 @@ class ProfileRows:
     seed: int
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
-        """The record's data is the profile; the output holds the sampled rows as they came."""
+        """Outputs: the sampled rows as they came, and the profile."""
         start, stop = task.inputs
         source, first = self.support.source, start
         schema = pa.schema([source.schema.field(name) for name in self.support.roles.columns])
@@ -44,11 +45,11 @@ class ProfileRows:
             numbers = np.arange(first, first + table.num_rows)
             kept.append(table.filter(pa.array(build.sampled(numbers, self.wanted, source.rows, self.seed))))
             first += table.num_rows
-        with attempt.folder.writer(task.outputs[0]) as sink:
+        with attempt.writer(task.outputs[0]) as sink:
             write_ipc(sink, _one_batch(pa.concat_tables(kept)))
-        return Record(
-            rows=profile.rows, bad_rows=profile.rows - profile.good, data={"profile": profile.to_json()}
-        )
+        with attempt.writer(task.outputs[1]) as sink:
+            sink.write(json.dumps(profile.to_json()).encode())
+        return Record(rows=profile.rows, bad_rows=profile.rows - profile.good)
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class TrainLists:
         else:
             points = ((keys - center) * scale).astype(np.float32)
             trained = {"centroid": vectors(train(points, self.choice.nlist, self.seed))}
-        with attempt.folder.writer(task.outputs[0]) as sink:
+        with attempt.writer(task.outputs[0]) as sink:
             write_ipc(sink, pa.RecordBatch.from_pydict(trained))
         return Record(rows=len(keys), data={"center": center.tolist(), "scale": scale})
 
@@ -107,9 +108,9 @@ class AssignRows:
         columns = {name: table.column(name).combine_chunks() for name in table.column_names}
         lists, radii = self._homes(columns, trained)
         run, counts = build.run(columns, lists, self.choice.nlist, radii)
-        for name, batch in zip(task.outputs, (run, counts), strict=True):
-            with attempt.folder.writer(name) as sink:
-                write_ipc(sink, batch)
+        for name, batches in zip(task.outputs, (build.pieces(run), [counts]), strict=True):
+            with attempt.writer(name) as sink:
+                write_ipc(sink, *batches)
         return Record(rows=stop - start, bad_rows=stop - start - run.num_rows)
 
     def _stored(self, start: int, stop: int) -> Iterator[dict[str, pa.Array]]:
@@ -140,13 +141,13 @@ class PackShard:
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """The output is the shard."""
         first, last = task.inputs
-        runs = [read_ipc(attempt.folder, name) for name in self.runs]
-        shard = build.pack(runs, first, last)
+        batches = [batch for name in self.runs for batch in _read_lists(attempt.folder, name, first, last)]
+        shard = build.pack(batches, first, last)
         kind = {"fp16": np.float16, "flat": np.float32}.get(self.choice.codes)
         keys = array(shard.column("key"))
         if kind is not None and not (kind == np.float32 and keys.dtype == kind):
             shard = shard.append_column("codes", vectors(self.space.codes(keys).astype(kind)))
-        with attempt.folder.writer(task.outputs[0]) as sink:
+        with attempt.writer(task.outputs[0]) as sink:
             write_ipc(sink, shard)
         return Record(rows=shard.num_rows, data={"lists": [first, last]})
 
@@ -155,6 +156,13 @@ def read_ipc(folder: Store, name: str) -> pa.RecordBatch:
     """The one batch of an Arrow file, mapped where it can be."""
     with folder.open(name, mmap=True) as stream:
         return pa.ipc.open_file(stream).get_batch(0)
+
+
+def _read_lists(folder: Store, name: str, first: int, last: int) -> list[pa.RecordBatch]:
+    """The batches of a run that hold lists [first, last), mapped where they can be."""
+    with folder.open(name, mmap=True) as stream:
+        reader = pa.ipc.open_file(stream)
+        return [reader.get_batch(number) for number in build.overlapping(reader.schema, first, last)]
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

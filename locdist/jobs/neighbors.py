@@ -85,9 +85,9 @@ def neighbors(
         A table when `out` is None. Distances are true distances; for the metric "ip", inner products.
     """
     request, question = asked(index, queries, k, keep, recall)
-    if out is None:
-        return ask_here(request, question, limit)
     running = Running(executor, overwrite, limit, max_bad, listener, command)
+    if out is None:
+        return ask_here(request, question, running)
     return ask(request, lambda folder, source: replace(question, source=source), out, running)
 
 

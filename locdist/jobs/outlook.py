@@ -1,25 +1,22 @@
 """Plans in words and figures: stages, their tasks, memory and work, each with its basis."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import pyarrow as pa
 
 from locdist.data.dataset import Dataset
 from locdist.data.schema import is_text, is_vector, plain
 from locdist.jobs.build_index import Options
-from locdist.jobs.indexing import BATCH_ROWS
+from locdist.jobs.extent import KMEANS, Extent
 from locdist.jobs.questions import block_rows
-from locdist.jobs.request import column_bytes
-from locdist.jobs.text import aligned, size
-from locdist.plan.cost import Estimate, Search, Solve, assign_cost, pack_cost, predict_cost
+from locdist.jobs.text import aligned, size, to_json
+from locdist.plan.cost import Estimate, Search, Solve, predict_cost
 from locdist.plan.records import Record
-from locdist.search.build import EXACT_ROWS, SAMPLE_ROWS, SHARD_BYTES, choose
+from locdist.search.build import EXACT_ROWS, SAMPLE_ROWS, SHARD_BYTES
 
 Records = Mapping[str, Mapping[str, Record]]
-KMEANS = 10  # iterations
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class JobPlan:
 
     def to_json(self) -> bytes:
         """The plan as JSON."""
-        return json.dumps({**asdict(self), "seconds": self.seconds, "memory": self.memory}, indent=1).encode()
+        return to_json({**asdict(self), "seconds": self.seconds, "memory": self.memory})
 
     def __str__(self) -> str:
         lines = [f"{self.kind} into {self.folder}: {self.state}"]
@@ -122,40 +119,26 @@ def index_stages(
     support: Dataset, options: Options, sizes: Sequence[int], records: Records
 ) -> tuple[StagePlan, ...]:
     """The stages of an index build whose tasks over rows have these `sizes`."""
-    rows, width = support.rows, key_width(support)
-    key = dict(support.roles.key)
-    other = column_bytes(support.source, [name for name in support.roles.columns if name not in key])
-    choice = choose(rows, width, 8 * width + other, support.roles.metric, options.codes, options.nlist)
+    extent = Extent.of(support)
+    rows, choice = support.rows, extent.choice(support, options.codes, options.nlist)
     lists = 0 if choice.codes == "exact" else choice.nlist
-    shards = max(1, math.ceil(rows * (8 * width + other) / SHARD_BYTES))
-    code_bytes = {"fp16": 2, "flat": 4}.get(choice.codes, 0) * width
+    shards = max(1, math.ceil(rows * extent.row_bytes / SHARD_BYTES))
     sample = min(rows, SAMPLE_ROWS * max(lists, 1024))
-
-    def profiled(count: int) -> Estimate:
-        batch = assign_cost(min(count, BATCH_ROWS), width, 0, other)
-        return replace(assign_cost(count, width, 0, other), memory=batch.memory, formula=batch.formula)
-
-    def assigned(lists: int) -> Callable[[int], Estimate]:
-        return lambda count: assign_cost(count, width, lists, other)
-
-    def packed(count: int) -> Estimate:
-        return pack_cost(count, width, code_bytes, other)
-
     kmeans = f"{KMEANS} iterations of k-means on {sample:,} rows" if lists else "split points of a sample"
     homes = f"each row against {lists:,} centroids" if lists else "no lists to assign to"
     whole = f"shards of at most {size(SHARD_BYTES)}"
     return (
-        _stage("profile", sizes, profiled, records, "one pass over all rows, a batch at a time"),
-        _stage("train", [sample], assigned(KMEANS * lists), records, kmeans),
-        _stage("assign", sizes, assigned(lists), records, homes),
-        _stage("pack", [rows // shards] * shards, packed, records, whole),
+        _stage("profile", sizes, extent.profile, records, "one pass over all rows, a batch at a time"),
+        _stage("train", [sample], lambda count: extent.train(count, lists), records, kmeans),
+        _stage("assign", sizes, lambda count: extent.assign(count, lists), records, homes),
+        _stage("pack", [rows // shards] * shards, lambda count: extent.pack(count, choice), records, whole),
     )
 
 
 def index_choices(support: Dataset, options: Options) -> dict[str, str]:
     """What kind of index is built, and why."""
-    width, rows = key_width(support), support.rows
-    choice = choose(rows, width, 8 * width, support.roles.metric, options.codes, options.nlist)
+    extent, rows = Extent.of(support), support.rows
+    width, choice = extent.width, extent.choice(support, options.codes, options.nlist)
     few, ip = rows < EXACT_ROWS, support.roles.metric == "ip"
     why = "fewer than 50,000 rows" if few else "inner products" if ip else f"{rows:,} rows of width {width}"
     at_least = "" if _certain(support) else "at least "
@@ -167,12 +150,6 @@ def index_choices(support: Dataset, options: Options) -> dict[str, str]:
     }
     lists = {"nlist": f"{choice.nlist:,} ({'asked for' if options.nlist else 'about 2 √n'})"}
     return told if choice.codes == "exact" else told | lists
-
-
-def key_width(support: Dataset) -> int:
-    """Numbers of an encoded key, as far as the footers say: a category and a list of any length count one."""
-    kinds = (plain(support.source.schema.field(name).type) for name, _ in support.roles.key)
-    return sum(kind.list_size if pa.types.is_fixed_size_list(kind) else 1 for kind in kinds)
 
 
 def _certain(support: Dataset) -> bool:

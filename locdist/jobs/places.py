@@ -15,6 +15,7 @@ from locdist.plan.manifest import Manifest
 from locdist.search.generation import Generation
 
 PLACES = "_locdist/places.json"
+INDEX = "_locdist/index"  # of a transform
 
 
 @dataclass(frozen=True)

@@ -13,30 +13,31 @@ from locdist.execute.local import Local
 from locdist.jobs import neighbors as near
 from locdist.jobs import predict as answers
 from locdist.jobs import transform as itself
-from locdist.jobs.ask import PLAN, Request, search_of, stage_of
+from locdist.jobs.ask import PLAN, Request, search_of, spans_of, stage_of
 from locdist.jobs.build_index import BuildIndex, Options, requested
+from locdist.jobs.extent import Extent
 from locdist.jobs.outlook import (
     JobPlan,
     StagePlan,
     ask_stage,
     index_choices,
     index_stages,
-    key_width,
 )
+from locdist.jobs.places import INDEX
 from locdist.jobs.questions import Ask
-from locdist.jobs.request import column_bytes, inputs, rows_per_task
+from locdist.jobs.request import column_bytes, inputs
+from locdist.jobs.tuning import AUDITED, TUNED
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
-from locdist.plan.cost import Search
-from locdist.plan.manifest import MANIFEST, Manifest, check_folder, claim
+from locdist.plan.cost import Search, predict_cost
+from locdist.plan.manifest import MANIFEST, Manifest, check_folder, compared
 from locdist.plan.plan import Resources
 from locdist.plan.records import Record, history
-from locdist.search.build import choose
 from locdist.search.generation import Generation
 from locdist.search.layout import MANIFEST as INDEX_MANIFEST
 
 Records = Mapping[str, Mapping[str, Record]]
-TUNED = "chosen on a sample of the queries when the run starts"
+LATER = "chosen on a sample of the queries when the run starts"
 
 
 def plan_index(
@@ -124,17 +125,16 @@ def plan_transform(
     chosen, folder, options = named(method), Store.at(out), Options(recall, codes, None, bad)
     request = itself.requested(chosen, support, keep, extras, explain, bad, recall, codes)
     state, records, notes = _standing(folder, request.manifest(limit), inputs(support.source), overwrite)
-    below = folder.child(itself.INDEX)
+    below = folder.child(INDEX)
     built = state == "continues" and below.exists(INDEX_MANIFEST)
     done = history(below).records if state == "continues" else {}
-    width, rows = key_width(support), min(limit or support.rows, support.rows)
-    choice = choose(support.rows, width, 8 * width, support.roles.metric, codes)
+    extent, rows = Extent.of(support), min(limit or support.rows, support.rows)
+    choice = extent.choice(support, codes)
     lists = 0 if choice.codes == "exact" else choice.nlist
     search = Search(support.rows, lists, math.ceil(math.sqrt(lists)))
-    spans = support.source.partitions(rows_per_task(rows, 4 * width + 64))
-    sizes = [min(span.stop, rows) - span.start for span in spans if span.start < rows]
+    sizes = [span.rows for span in spans_of(support.source, rows, support.roles.columns)]
     want = frozenset(extras) | ({"neighbors"} if explain else frozenset())
-    solve = answers.work(chosen, width, width, want)
+    solve = answers.work(chosen, extent.width, extent.width, want)
     kept = column_bytes(support.source, request.choices["keep"])
     asking = ask_stage("transform", sizes, search, solve, kept, records, _basis(search, None))
     return JobPlan(
@@ -166,7 +166,7 @@ def _asking(
     stage = stage_of(request.kind, question, min(limit or source.rows, source.rows))
     sizes, kept = [task.rows for task in stage.tasks], column_bytes(source, question.keep)
     asking = ask_stage(stage.name, sizes, search, question.work, kept, records, _basis(search, nprobe))
-    how = "exact search" if index.exact else str(nprobe) if nprobe else TUNED
+    how = "exact search" if index.exact else str(nprobe) if nprobe else LATER
     return JobPlan(
         kind=request.kind,
         folder=folder.uri,
@@ -175,8 +175,18 @@ def _asking(
         choices={**choices, "nprobe": how, "recall": f"{request.recall:g} wanted"},
         stages=(asking,),
         workers=_workers(executor),
-        notes=notes,
+        notes=(*notes, *_tuning(question, nprobe)),
     )
+
+
+def _tuning(question: Ask, nprobe: int | None) -> tuple[str, ...]:
+    """What the driver does before the first task."""
+    if question.index.exact or nprobe:
+        return ()
+    scan = Search(question.index.layout.rows)
+    cost = predict_cost(TUNED + AUDITED, TUNED + AUDITED, scan, question.work)
+    what = f"{TUNED + AUDITED} of the queries are compared with all rows, to tune and to audit the search"
+    return (f"before the first task {what}: about {cost.seconds / _workers(None):,.1f} s",)
 
 
 def _building(support: Dataset, folder: Store, options: Options, records: Records) -> tuple[StagePlan, ...]:
@@ -195,7 +205,7 @@ def _standing(
         return "new", {}, ()
     if overwrite:
         return "replaces what the folder holds", {}, ()
-    return "continues", history(folder).records, claim(folder, manifest).notes  # compares only: there is one
+    return "continues", history(folder).records, compared(folder, manifest).notes
 
 
 def _basis(search: Search, nprobe: int | None) -> str:

@@ -99,8 +99,8 @@ def predict(
     out : path or URI, optional
         The output folder, apart from the inputs. Without it the answers are returned as a table.
     keep : str or list of str, optional
-        Columns of the queries that go to the output. By default the user's id column; where the queries have
-        none, each row's file and number in it.
+        Columns of the queries that go to the output, "*" for all of them. By default the user's id column;
+        where the queries have none, each row's file and number in it.
     extras : list of {"spread", "effective", "coefficients"}
         More columns: standard error of the prediction, effective number of neighbors, local coefficients in
         the user's units (the value at the query first).
@@ -132,9 +132,9 @@ def predict(
     UsageError, DataError, MachineError, TooManyBadRows
     """
     request, question = asked(method, index, queries, keep, extras, explain, recall)
-    if out is None:
-        return ask_here(request, question, limit)
     running = Running(executor, overwrite, limit, max_bad, listener, command)
+    if out is None:
+        return ask_here(request, question, running)
     return ask(request, lambda folder, source: replace(question, source=source), out, running)
 
 

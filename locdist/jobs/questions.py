@@ -141,7 +141,7 @@ class Ask(ABC):
         tally = Tally()
         quarantine: list[pa.Table] = []
         with (
-            attempt.folder.writer(name) as sink,
+            attempt.writer(name) as sink,
             pq.ParquetWriter(sink, self.schema, compression="zstd") as writer,
         ):
             group: list[pa.Table] = []

@@ -1,10 +1,11 @@
 """What a job did, for people and for `_locdist/report.json`."""
 
-import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from locdist.errors import TooManyBadRows
 from locdist.jobs.diagnostics import Diagnostics
+from locdist.jobs.text import to_json
 from locdist.search.audit import Recall
 
 
@@ -53,7 +54,7 @@ class Report:
 
     def to_json(self) -> bytes:
         """The report as `_locdist/report.json` holds it."""
-        return json.dumps(asdict(self), indent=1).encode()
+        return to_json(asdict(self))
 
     def __str__(self) -> str:
         told = [f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s, {self.tasks} tasks)"]
@@ -64,13 +65,9 @@ class Report:
         return "\n".join([*told, *self.notes])
 
 
-def check_bad(report: Report, most: float | None) -> None:
+def check_bad(rows: int, bad: int, reasons: Mapping[str, int], most: float | None, remedy: str) -> None:
     """TooManyBadRows when more queries were bad than allowed."""
-    allowed = None if most is None else most * report.rows if most < 1 else most
-    if allowed is not None and report.bad_rows > allowed:
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
-        raise TooManyBadRows(
-            f"at most {allowed:g} bad queries of {report.rows:,}",
-            f"{report.bad_rows:,} ({reasons})",
-            f"All rows are written, the bad ones listed in {report.out}/_locdist/quarantine; raise max_bad.",
-        )
+    allowed = None if most is None else most * rows if most < 1 else most
+    if allowed is not None and bad > allowed:
+        told = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items())
+        raise TooManyBadRows(f"at most {allowed:g} bad queries of {rows:,}", f"{bad:,} ({told})", remedy)

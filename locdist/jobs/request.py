@@ -1,18 +1,22 @@
 """What every job pins before its first task: input files, versions, and a word of progress."""
 
 import importlib.metadata
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 
-import numpy as np
 import pyarrow as pa
 
-from locdist.data.schema import is_text, is_vector, plain
+from locdist.data.memory import PATH
+from locdist.data.schema import TEXT_BYTES, row_bytes
 from locdist.data.source import Source
+from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.plan.manifest import Pinned
 
-TEXT_BYTES = 32  # of a name, assumed
+READERS = 8  # small files read at a time: reading is waiting, on object stores above all
+OURS = "_locdist"
 _LIBRARIES = ("locdist", "torch", "faiss-cpu", "numpy", "pyarrow")
 
 
@@ -24,15 +28,46 @@ def snapshot(source: Source) -> tuple[Pinned, ...]:
     )
 
 
+def is_number(value: object) -> bool:
+    """Whether a value that users gave is a real number; nan is none."""
+    return isinstance(value, numbers.Real) and value == value
+
+
+def is_whole(value: object) -> bool:
+    """Whether a value that users gave is a whole number."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
 def check_recall(recall: float) -> None:
     """UsageError when no share of the neighbors can be that large, or that small."""
-    if not 0 < recall <= 1:
-        raise UsageError("recall above 0, at most 1", str(recall), "0.99 is the default.")
+    if not (is_number(recall) and 0 < recall <= 1):
+        raise UsageError("recall above 0, at most 1", repr(recall), "0.99 is the default.")
 
 
 def inputs(source: Source) -> tuple[str, ...]:
     """Where a source lies, so that no output is written there."""
     return source.places
+
+
+def settled(source: Source, folder: Store) -> Source:
+    """A source that tasks can carry: data in memory are written below the claimed folder of a job, once, and
+    read from there.
+
+    Rows, paths and fingerprint stay those of the data in memory, so the job is pinned and resumed the same.
+    """
+    return source.spill(folder.child(OURS))
+
+
+def unsettle(folder: Store) -> None:
+    """Remove what `settled` wrote, when no task is left."""
+    folder.delete(f"{OURS}/{PATH}")
+
+
+def each_file(folder: Store, names: Sequence[str]) -> Iterator[bytes]:
+    """The contents of small files in order, a few in memory."""
+    with ThreadPoolExecutor(READERS) as pool:
+        for begin in range(0, len(names), READERS):
+            yield from pool.map(folder.read, names[begin : begin + READERS])
 
 
 def versions() -> dict[str, str]:
@@ -67,25 +102,15 @@ def ipc(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue())
 
 
-def write_ipc(sink: pa.NativeFile, batch: pa.RecordBatch) -> None:
-    """Write an Arrow IPC file of one uncompressed batch, which can be mapped."""
-    with pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-
-
-def random(seed: int) -> np.random.Generator:
-    """Seeded random numbers."""
-    return np.random.default_rng(seed)
+def write_ipc(sink: pa.NativeFile, *batches: pa.RecordBatch) -> None:
+    """Write an Arrow IPC file of uncompressed batches (at least one), which can be mapped."""
+    with pa.ipc.new_file(sink, batches[0].schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
 
 
 def column_bytes(source: Source, names: Sequence[str]) -> int:
     """About how many bytes these columns of one row have in memory; without any, the address of a row."""
     if not names:
         return TEXT_BYTES + 8
-    return sum(_bytes(plain(source.schema.field(name).type)) for name in names)
-
-
-def _bytes(kind: pa.DataType) -> int:
-    if pa.types.is_fixed_size_list(kind):
-        return int(kind.list_size) * 8
-    return TEXT_BYTES if is_text(kind) else 1024 if is_vector(kind) else 8
+    return row_bytes(source.schema, names)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from locdist.data.columns import decoded, matrix, numbers
-from locdist.data.schema import cast, is_number
+from locdist.data.schema import cast, is_number, is_text, plain
 from locdist.errors import DataError, UsageError
 from locdist.jobs.scores import ClassSums, Codes, Floats, NumberSums
 from locdist.jobs.tally import added
@@ -147,6 +147,7 @@ def scorer(output: pa.Schema, truth: pa.Field, vocabulary: Callable[[], pa.Array
     Parameters
     ----------
     output : pa.Schema
+        Its columns besides the kept ones.
     truth : pa.Field
     vocabulary : callable
         The classes, asked when the output does not name them.
@@ -162,7 +163,9 @@ def scorer(output: pa.Schema, truth: pa.Field, vocabulary: Callable[[], pa.Array
         listed = chances == ("probability",)
         classes = [str(value) for value in vocabulary().to_pylist()] if listed else []
         told = classes or [name.removeprefix("probability_") for name in chances]
-        return ClassScorer(output.field("label").type, tuple(told), chances)
+        label = output.field("label").type
+        _check_classes(truth, label)
+        return ClassScorer(label, tuple(told), chances)
     wanted = [name for name in ("prediction", f"prediction_{truth.name}") if name in names]
     if not wanted:
         given = ", ".join(names)
@@ -171,3 +174,14 @@ def scorer(output: pa.Schema, truth: pa.Field, vocabulary: Callable[[], pa.Array
         given = f"{truth.name!r} of type {truth.type}"
         raise UsageError("a truth of numbers, as the predictions", given, "Name the column of the truth.")
     return NumberScorer(wanted[0])
+
+
+def _check_classes(truth: pa.Field, label: pa.DataType) -> None:
+    """UsageError for measurements where names are predicted: as text they would be classes never seen."""
+    kind = plain(truth.type)
+    if is_text(plain(label)) and (pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise UsageError(
+            f"a truth of classes, as the labels ({label})",
+            f"{truth.name!r} of type {truth.type}",
+            "Name the column of the truth (--target).",
+        )

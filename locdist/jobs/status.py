@@ -4,7 +4,6 @@ Commit records say what is finished, `status.json` what the last run did, files 
 """
 
 import json
-import os
 import socket
 import time
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +11,9 @@ from pathlib import Path
 
 from locdist.data.store import Store
 from locdist.jobs.ask import REPORT
-from locdist.jobs.text import aligned
+from locdist.jobs.places import INDEX
+from locdist.jobs.text import aligned, to_json
+from locdist.plan.lock import held
 from locdist.plan.manifest import read_manifest
 from locdist.plan.records import ERRORS, History, history
 from locdist.plan.status import Counts, RunStatus, read_status
@@ -20,7 +21,6 @@ from locdist.search.generation import open_index
 from locdist.search.layout import MANIFEST
 
 SILENT = 60.0  # seconds without a word after which a driver on another machine counts as dead
-BELOW = "_locdist/index"  # where transform builds its index
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class FolderStatus:
 
     def to_json(self) -> bytes:
         """The status as JSON."""
-        return json.dumps(asdict(self), indent=1).encode()
+        return to_json(asdict(self))
 
     def __str__(self) -> str:
         lines = [f"{self.folder}: {self.kind}, {self.state}", *self.notes]
-        lines += [self.message] if self.message and self.state != "finished" else []
+        lines += [self.message] if self.message else []
         told = [_cells(stage) for stage in self.stages]
         lines += aligned([("stage", "tasks", "rows", "bad rows"), *told]) if told else []
         lines += [f"failed: {each.task} of {each.stage}: {each.cause}" for each in self.failures]
@@ -113,14 +113,20 @@ def status(folder: str | Path) -> FolderStatus:
     store = Store.at(folder)
     kind, run = read_manifest(store).kind, read_status(store)
     if kind == "build-index" and store.exists(MANIFEST):
-        return FolderStatus(store.uri, kind, "finished", 0, notes=(_index(store),))
-    if kind == "transform" and run is None and store.child(BELOW).exists("_locdist/manifest.json"):
-        return replace(status(store.child(BELOW).uri), folder=store.uri, kind="transform, its index")
+        return FolderStatus(
+            store.uri,
+            kind,
+            "finished",
+            0,
+            notes=(_index(store), *open_index(store.uri).layout.source["notes"]),
+        )
+    if kind == "transform" and run is None and store.child(INDEX).exists("_locdist/manifest.json"):
+        return replace(status(store.child(INDEX).uri), folder=store.uri, kind="transform, its index")
     past = history(store)
     told = FolderStatus(
         store.uri,
         kind,
-        _state(run, past),
+        _state(store, run, past),
         stages=_stages(run, past),
         failures=_failures(store, past),
         dropped=tuple(f"{each.task} of {each.stage}, {each.reason}" for each in past.dropped),
@@ -131,25 +137,21 @@ def status(folder: str | Path) -> FolderStatus:
     return replace(told, exit_code=run.exit_code, message=run.message, command=run.command)
 
 
-def _state(run: RunStatus | None, past: History) -> str:
+def _state(folder: Store, run: RunStatus | None, past: History) -> str:
     if run is None:
         return "not started"
-    if run.state == "running" and not _alive(run):
+    if run.state == "running" and not _alive(folder, run):
         return "died"
     return "damaged" if run.state == "finished" and past.dropped else run.state
 
 
-def _alive(run: RunStatus) -> bool:
-    """Whether the driver of a run that says "running" is still there."""
+def _alive(folder: Store, run: RunStatus) -> bool:
+    """Whether the driver of a run that says "running" is still there: it has the lock. File systems that two
+    machines share do not always share locks.
+    """
     if run.host != socket.gethostname():
         return time.time() - run.updated < SILENT
-    try:
-        os.kill(run.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it belongs to somebody else, hence it is there
-        return True
-    return True
+    return held(folder)
 
 
 def _stages(run: RunStatus | None, past: History) -> tuple[StageState, ...]:

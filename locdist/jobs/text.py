@@ -1,6 +1,8 @@
-"""Results as lines of text."""
+"""Results as lines of text, and as JSON."""
 
-from collections.abc import Sequence
+import json
+import math
+from collections.abc import Mapping, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], indent: int = 2) -> list[str]:
@@ -14,6 +16,19 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
         row[0].ljust(widths[0]),
         *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
     ]
+
+
+def to_json(value: Mapping[str, object]) -> bytes:
+    """JSON for any reader: a number that is not finite is null, what JSON does not know is text."""
+    return json.dumps(_finite(value), indent=1, default=str, allow_nan=False).encode()
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {str(name): _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def number(value: object) -> str:

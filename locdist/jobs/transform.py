@@ -17,13 +17,12 @@ from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
 from locdist.jobs.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.build_index import build_index
+from locdist.jobs.places import INDEX
 from locdist.jobs.predict import PredictRows, check, presentation
 from locdist.jobs.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
-from locdist.search.generation import release
-
-INDEX = "_locdist/index"
+from locdist.search.generation import Generation, release
 
 
 def transform(
@@ -71,41 +70,45 @@ def transform(
     """
     chosen = named(method)
     request = requested(chosen, support, keep, extras, explain, bad, recall, codes)
-    columns = request.choices["keep"]
 
     def prepare(folder: Store, source: Source) -> PredictRows:
+        rows = replace(support, source=source)
         index = build_index(
-            replace(support, source=source),
-            folder.uri,
-            recall=recall,
-            codes=codes,
-            bad=bad,
-            executor=executor,
-            listener=listener,
-            command=command,
-        )
-        check(chosen, index, own=True)
-        targets, votes = support.roles.target, "codes" in chosen.layer.needs
-        truth = targets[0] if len(targets) == 1 and index.numeric and not votes else None
-        shown = presentation(chosen, index, extras, explain)
-        return PredictRows(
-            source=source,
-            index=index,
-            keep=columns,
-            own=True,
-            method=chosen,
-            presentation=shown,
-            truth=truth,
-        )
+            rows, folder.uri, recall=recall, codes=codes, bad=bad,
+            executor=executor, listener=listener, command=command,
+        )  # fmt: skip
+        return _question(chosen, rows, index, request.choices["keep"], extras, explain)
 
+    running = Running(executor, overwrite, limit, max_bad, listener, command)
     if out is None:
         with tempfile.TemporaryDirectory(prefix="locdist-") as place:
             question = prepare(Store.at(place), support.source)
-            answers = ask_here(request, question, limit)
+            answers = ask_here(request, question, running)
             release(question.index)
             return answers
-    running = Running(executor, overwrite, limit, max_bad, listener, command)
     return ask(request, lambda folder, source: prepare(folder.child(INDEX), source), out, running)
+
+
+def _question(
+    method: Method,
+    support: Dataset,
+    index: Generation,
+    keep: tuple[str, ...],
+    extras: Sequence[str],
+    explain: int,
+) -> PredictRows:
+    """The rows of a support, asked of their own index."""
+    check(method, index, own=True)
+    targets, votes = support.roles.target, "codes" in method.layer.needs
+    return PredictRows(
+        source=support.source,
+        index=index,
+        keep=keep,
+        own=True,
+        method=method,
+        presentation=presentation(method, index, extras, explain),
+        truth=targets[0] if len(targets) == 1 and index.numeric and not votes else None,
+    )
 
 
 def requested(

@@ -8,6 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from locdist.errors import UsageError
 from locdist.jobs.questions import Ask
 from locdist.jobs.spread import Spread
 from locdist.search.audit import audit, tune
@@ -34,7 +35,13 @@ def tuning(question: Ask, k: int, target: float, rows: int) -> dict[str, Any]:
     first, second = slice(tuned), slice(tuned, None)
     nprobe = tune(every, *part(first), exact.rows(first), target, index.layout.nlist)
     audited = audit(every, *part(second), nprobe, exact.rows(second))
-    return {"nprobe": nprobe, "recall": asdict(audited)}
+    if nprobe == index.layout.nlist and audited.high < target:
+        raise UsageError(
+            f"a search that finds {target:g} of the neighbors",
+            f"recall {audited} with all {nprobe:,} lists: the codes are too coarse for this data",
+            "Build the index with codes='flat' or 'exact' (--codes), or ask for a smaller recall.",
+        )
+    return {"nprobe": nprobe, "recall": asdict(audited), "target": target}
 
 
 def _sample(question: Ask, rows: int, wanted: int) -> tuple[Tensor, Tensor | None]:

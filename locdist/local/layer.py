@@ -30,6 +30,10 @@ class Index(Protocol):
     def metric(self) -> str:
         """What distances are: squared ("l2", and "cosine" of unit rows) or minus an inner product ("ip")."""
 
+    @property
+    def apart(self) -> bool:
+        """Whether rows have features apart from their keys."""
+
     def search(self, queries: Tensor, k: int, own: Tensor | None) -> Neighborhood:
         """Distances and ids of the k nearest rows of finite queries [q, d], never a query's row `own` [q].
 
@@ -134,6 +138,12 @@ class Layer:
         features = queries if query_features is None else query_features
         own = own if self.leave_one_out else None
         self.check(index.metric)
+        if index.apart and query_features is None and "features" in self.needs:
+            raise UsageError(
+                "features of the queries, as the support has features apart from its keys",
+                "queries alone",
+                "Pass features=[q, m] beside the queries.",
+            )
         _check(queries, features, own, bad, want)
         refused = _refused(queries, query_features, bad)
         if refused.any():
@@ -142,7 +152,6 @@ class Layer:
             nobody = torch.full((1,), -1, device=queries.device)
             alone = (queries.new_zeros(1, queries.shape[1]), features.new_zeros(1, features.shape[1]))
             return self(index, *alone, own=nobody, want=want).rows(slice(0))
-        _keep_memory()
         hood = index.search(queries, self.k, own)
         order = torch.arange(len(queries), device=queries.device) if hood.order is None else hood.order
         hood = replace(hood, order=order, queries=queries[order], query_features=features[order])
@@ -170,13 +179,6 @@ def _tiles(hood: Neighborhood) -> Iterator[tuple[Neighborhood, int]]:
         count = min(TILE, total - start)
         rows = torch.arange(start, start + TILE, device=hood.ids.device).clamp_(max=total - 1)
         yield hood.rows(slice(start, start + TILE) if count == TILE else rows), count
-
-
-def _keep_memory() -> None:
-    # Tiles are a few MB, which glibc by default returns to the kernel when they are freed, to have it fill
-    # them with zeros for the next tile: ten times the cost of the arithmetic. Freeing one block of just under
-    # 32 MiB, never touched, raises the threshold for good; with another allocator it does nothing.
-    torch.empty(30 << 20, dtype=torch.uint8)
 
 
 def _check(

@@ -14,7 +14,7 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local.answers import Answers, Status
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.solve import Design, Solution, design, solve
+from locdist.local.solve import Design, Solution, design, smooth, solve
 
 FREE = torch.finfo(torch.float64).eps ** 0.5  # fewer degrees of freedom (of at most 1) are rounding
 
@@ -41,10 +41,10 @@ class LocalModel(ABC):
 
 @dataclass(frozen=True)
 class Fit:
-    """A linear smoother at each query: its solution, the design behind it, and the ridge."""
+    """A linear smoother at each query: its solution, the ridge, and with slopes the design behind them."""
 
     solution: Solution
-    design: Design
+    design: Design | None = None
     ridge: float = 0.0
 
 
@@ -124,6 +124,8 @@ class Linear(LinearSmoother):
     def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
         assert hood.features is not None
         assert hood.query_features is not None
+        if not slopes:
+            return Fit(smooth(hood.features, hood.query_features, weights, self.ridge))
         system = design(hood.features, hood.query_features, weights)
         return Fit(solve(system, self.ridge, slopes), system, self.ridge)
 
@@ -180,6 +182,7 @@ def _answers(
 def _explained(answers: Answers, fit: Fit, targets: Tensor, want: frozenset[str]) -> Answers:
     operator, system = fit.solution.operator, fit.design
     assert operator is not None
+    assert system is not None
     weights, slopes = system.weights, torch.bmm(operator, targets)
     mean = torch.bmm(weights[:, None], targets)
     residual = targets - mean - torch.bmm(system.rows, slopes)

@@ -149,8 +149,12 @@ def method(choice: str | Mapping[str, Any] | Method, parameters: Mapping[str, An
     UsageError
         For an unknown name or parameter, with the one that was probably meant.
     """
+    kind: object = choice  # whatever users passed
     if isinstance(choice, Method):
         return choice
+    if not isinstance(kind, str | Mapping):
+        hint = "Methods are made by a call, ld.knn(k=5); arguments are method, index, queries."
+        raise UsageError("a method, its name or its spec", type(choice).__name__, hint)
     given = dict(choice) if isinstance(choice, Mapping) else {"name": choice}
     given.update(parameters or {})
     name = given.pop("name", None)

@@ -9,12 +9,9 @@ of about two, memory is meant as an upper bound.
 from collections.abc import Set
 from dataclasses import dataclass
 
-from locdist.errors import UsageError
-from locdist.plan.plan import Resources
-
 TILE = 256
 NEIGHBOR = 32  # bytes of one neighbor in an output: id, distance, weight, contribution
-PAIR = 16  # bytes of one candidate: distance (float64 after re-ranking) and id
+PAIR = 32  # bytes of one neighbor while it is searched: distance and id, as found and as re-ranked
 
 
 @dataclass(frozen=True)
@@ -57,14 +54,12 @@ class Search:
     """How neighbors are found: `rows` of support; in `nlist` lists of which `nprobe` are scanned, or exactly
     when nlist is 0.
 
-    `candidates` neighbors are re-ranked for each query (k when the lists hold full rows); `resident` bytes of
-    the index are anonymous memory of the worker (mapped shards count nothing).
+    `resident` bytes of the index are anonymous memory of the worker (mapped shards count nothing).
     """
 
     rows: int
     nlist: int = 0
     nprobe: int = 0
-    candidates: int = 0
     resident: int = 0
 
     def distances(self, queries: int) -> int:
@@ -118,17 +113,6 @@ class Estimate:
     seconds: float
     formula: str
 
-    def fits(self, resources: Resources) -> None:
-        """UsageError with both figures and the formula when a worker has less memory; 0 means that nobody
-        knows.
-        """
-        if resources.memory and self.memory > resources.memory:
-            raise UsageError(
-                f"tasks within the {resources.memory:,} bytes of a worker",
-                f"{self.memory:,} predicted: {self.formula}",
-                "Use smaller blocks or tasks, ask for less per query, or give workers more memory.",
-            )
-
 
 def predict_cost(
     queries: int,
@@ -140,21 +124,20 @@ def predict_cost(
 ) -> Estimate:
     """A task that answers `queries` queries, `block` at a time, with `row_bytes` of kept columns for each.
 
-    memory = base + resident + block (8 d + 2 row_bytes + 16 (k + candidates) + 2 answer) + tile
-    where tile = 8 x 256 k (d + m + p)
+    memory = base + resident + block (8 d + 2 row_bytes + 32 k + 2 answer) + tile
+    where 32 are a neighbor found and one re-ranked, and tile = 8 x 256 k (d + m + p)
     """
-    candidates = max(search.candidates, solve.k)
     block = min(block, queries)
-    each = 8 * solve.d + 2 * row_bytes + PAIR * (solve.k + candidates) + 2 * solve.answer
+    each = 8 * solve.d + 2 * row_bytes + PAIR * solve.k + 2 * solve.answer
     tile = 8 * TILE * solve.k * (solve.d + solve.m + solve.p)
     formula = (
         f"base {constants.base:,} + index {search.resident:,} + block {block:,} x "
-        f"(8 d={solve.d} + 2 x {row_bytes} input bytes + {PAIR} x (k={solve.k} + candidates={candidates}) "
+        f"(8 d={solve.d} + 2 x {row_bytes} input bytes + {PAIR} x k={solve.k} "
         f"+ 2 x {solve.answer} answer bytes) + tile {tile:,}"
     )
     distances = search.distances(queries)
     seconds = distances * solve.d / (constants.scan if search.nlist else constants.exact)
-    seconds += queries * (candidates * solve.d / constants.rerank + solve.multiplications / constants.solve)
+    seconds += queries * (solve.k * solve.d / constants.rerank + solve.multiplications / constants.solve)
     seconds += queries * (
         (4 * solve.d + row_bytes) / constants.read + (solve.answer + row_bytes) / constants.write
     )

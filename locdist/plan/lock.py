@@ -21,6 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from locdist.data.filesystems import reported
 from locdist.data.store import Store
 from locdist.errors import MachineError, UsageError
 
@@ -32,23 +33,38 @@ STALE = 120.0
 @contextmanager
 def hold(folder: Store) -> Iterator[None]:
     """Hold the folder's lock while the body runs; MachineError naming host, process and time when another
-    driver has it.
+    driver has it, or when we may not write there.
     """
     with _flock(Path(folder.local)) if folder.local is not None else _lease(folder):
         yield
 
 
+def held(folder: Store) -> bool:
+    """Whether a driver has the lock of a folder now; reads only."""
+    if folder.local is None:
+        return bool(time.time() - _leased(folder).get("beat", 0.0) < STALE)
+    import fcntl  # noqa: PLC0415 - not on Windows
+
+    if not folder.exists(LOCK):
+        return False
+    with reported(folder.path(LOCK)), open(folder.local / LOCK, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 @contextmanager
 def _flock(folder: Path) -> Iterator[None]:
-    import fcntl  # noqa: PLC0415 - not on Windows, where this module can still be imported
-
     path = folder / LOCK
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # The file stays when the lock is released: whoever opened it before would lock a file that nobody sees.
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    with reported(str(path)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # The file stays when the lock is released: whoever opened it before would lock a file nobody sees.
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
         except BlockingIOError:
             raise _held(str(folder), os.read(descriptor, 4096)) from None
         except OSError as error:
@@ -60,6 +76,17 @@ def _flock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    import fcntl  # noqa: PLC0415 - not on Windows, where this module can still be imported
+
+    for _ in range(3):  # `held` has it for an instant when somebody asks for the status
+        try:
+            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.05)
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import json
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -20,24 +20,23 @@ from typing import Any
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.plan.lock import LOCK, hold
+from locdist.plan.records import COMMITS
 
 MANIFEST = "_locdist/manifest.json"
+FINISHED = ("manifest.json", "report.json")  # the files that are written last, of an index and of answers
 FORMAT = 1
 REMEDY = "Use --overwrite to replace what the folder holds, or write to another folder."
 
 
 @dataclass(frozen=True)
 class Pinned:
-    """One input file as it was when the job began: `modified` in nanoseconds, `fingerprint` of its footer,
-    `etag` where the store has one.
-    """
+    """One input file as it was when the job began: `modified` in nanoseconds, `fingerprint` of its footer."""
 
     path: str
     size: int
     modified: int
     fingerprint: str = ""
     rows: int = 0
-    etag: str | None = None
 
 
 @dataclass(frozen=True)
@@ -135,14 +134,11 @@ def claim(folder: Store, manifest: Manifest, overwrite: bool = False) -> Claim:
         A pinned file changed or is gone, or the manifest cannot be read.
     """
     check_folder(folder)
-    manifest = Manifest.from_json(
-        manifest.to_json()
-    )  # tuples become lists, as they will when it is read again
     if folder.exists(MANIFEST) and not overwrite:
-        return _compared(Manifest.from_json(folder.read(MANIFEST)), manifest)
+        return compared(folder, manifest)
     _clear(folder)
     folder.write(MANIFEST, manifest.to_json().encode())
-    return Claim(manifest, resumed=False)
+    return Claim(_reread(manifest), resumed=False)
 
 
 def read_manifest(folder: Store) -> Manifest:
@@ -164,7 +160,9 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, 
         yield path, old, new
 
 
-def _compared(old: Manifest, new: Manifest) -> Claim:
+def compared(folder: Store, manifest: Manifest) -> Claim:
+    """Compare a request with the one that a folder answers; reads only, and raises what `claim` raises."""
+    old, new = read_manifest(folder), _reread(manifest)
     asked = {"kind": old.kind, "request": old.request}, {"kind": new.kind, "request": new.request}
     changed = list(differences(*asked))
     if changed:
@@ -182,6 +180,11 @@ def _compared(old: Manifest, new: Manifest) -> Claim:
     return Claim(old, resumed=True, added=added, notes=tuple(notes))
 
 
+def _reread(manifest: Manifest) -> Manifest:
+    """With lists for tuples, as it will be when it is read again."""
+    return Manifest.from_json(manifest.to_json())
+
+
 def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
     """Files that appeared since; DataError for a pinned one that is gone or changed."""
     now = {file.path: file for file in new}
@@ -191,9 +194,7 @@ def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
             raise DataError(
                 f"the input file {file.path!r} of this job", "a source without it", f"Restore it. {REMEDY}"
             )
-        for path, before, after in differences(
-            asdict(file), asdict(replace(current, etag=current.etag or file.etag))
-        ):
+        for path, before, after in differences(asdict(file), asdict(current)):
             raise DataError(
                 f"{file.path!r} with {path} {before}",
                 f"{path} {after}",
@@ -204,11 +205,22 @@ def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
 
 def _clear(folder: Store) -> None:
     """Delete all but the lock and, until it is replaced, the manifest: who dies here leaves a folder that is
-    still ours.
+    still ours, and in which nothing is said to be finished that is gone.
     """
-    for file in folder.files():
-        if file.path not in (LOCK, MANIFEST):
-            folder.delete(file.path)
+    for name in sorted((file.path for file in folder.files()), key=_turn):
+        if name not in (LOCK, MANIFEST):
+            folder.delete(name)
+
+
+def _turn(name: str) -> int:
+    """When a file is deleted: first what says that all is finished, then what says it of a task, then
+    outputs, last the manifests that make a folder ours (`transform` keeps its index in a folder below).
+    """
+    if f"/{name}".endswith(f"/{MANIFEST}"):
+        return 3
+    if name.rpartition("/")[2] in FINISHED:
+        return 0
+    return 1 if f"/{COMMITS}/" in f"/{name}" else 2
 
 
 def _check_apart(folder: str, name: str) -> None:

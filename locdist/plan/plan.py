@@ -1,19 +1,24 @@
 """Tasks, stages and jobs: what to compute, never where.
 
 A plan is small, frozen and picklable (paths, numbers, frozen choices; no tensors, no open files, no
-closures), because the same object is the configuration, the program and the message to a worker. Outputs are
-named by what they hold, so a task that is attempted again, by anybody, writes the same files.
+closures), because the same object is the configuration, the program and the message to a worker. What all
+tasks of a stage share (the function, and with it the files of the source) belongs to the stage and is sent
+once to each worker; a task is a name and a few numbers. Outputs are named by what they hold, so a task that
+is attempted again, by anybody, writes the same files.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
 
 from locdist.data.store import Store
 from locdist.errors import UsageError
-from locdist.plan.records import Record
+from locdist.plan.records import Record, Summing, Written, covers
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 Report = TypeVar("Report", covariant=True)
@@ -53,12 +58,24 @@ class Resources:
 class Attempt:
     """One try of one task: where its outputs go (`folder`), its stage, and which try it is (1 for the
     first).
+
+    `written` holds size and checksum of what `writer` wrote, so that nobody has to read it again.
     """
 
     folder: Store
     stage: str
     number: int = 1
-    threads: int = 1
+    written: dict[str, Written] = field(default_factory=dict, compare=False, repr=False)
+
+    @contextmanager
+    def writer(self, name: str) -> Iterator[pa.NativeFile]:
+        """A stream whose content becomes the file when the block ends well (`Store.writer`), summed as it
+        passes.
+        """
+        with self.folder.writer(name) as stream:
+            summing = Summing(stream)
+            yield pa.PythonFile(summing, "w")
+        self.written[name] = summing.written
 
 
 @dataclass(frozen=True)
@@ -72,10 +89,7 @@ class Task:
     outputs : tuple of str
         Files it writes, relative to the job's folder, outside `_locdist/`.
     inputs : tuple
-        What it reads, JSON-able; shown in errors.
-    function : callable (Task, Attempt) -> Record
-        Picklable; a frozen dataclass with `__call__`, or a function of a module. Writes the outputs through
-        `attempt.folder` and returns a Record with `rows` and whatever else it knows.
+        What it reads, JSON-able; kept in its record, shown in errors.
     rows : int
         Rows expected, for progress displays; 0 when unknown.
     """
@@ -83,7 +97,6 @@ class Task:
     name: str
     outputs: tuple[str, ...]
     inputs: tuple[Any, ...]
-    function: Callable[["Task", Attempt], Record]
     rows: int = 0
 
     def __post_init__(self) -> None:
@@ -99,12 +112,28 @@ class Task:
                 )
 
 
+Function = Callable[[Task, Attempt], Record]
+
+
 @dataclass(frozen=True)
 class Stage:
-    """Tasks that may run at the same time, in any order; a stage ends when all its tasks have."""
+    """Tasks that may run at the same time, in any order; a stage ends when all its tasks have.
+
+    Parameters
+    ----------
+    name : str
+        Unique in its job; letters, digits and ". _ = + -".
+    tasks : tuple of Task
+    function : callable (Task, Attempt) -> Record
+        What each task does. Picklable; a frozen dataclass with `__call__`, or a function of a module. Writes
+        the outputs through `attempt.writer` and returns a Record with `rows` and whatever else it knows.
+    resources : Resources
+        What each task needs.
+    """
 
     name: str
     tasks: tuple[Task, ...]
+    function: Function
     resources: Resources = Resources()
 
     def __post_init__(self) -> None:
@@ -132,16 +161,36 @@ class Job(Protocol[Report]):
 
 
 def remaining(stage: Stage, records: Mapping[str, Mapping[str, Record]]) -> tuple[Task, ...]:
-    """The tasks of a stage that have no record."""
-    done = records.get(stage.name, {})
-    return tuple(task for task in stage.tasks if task.name not in done)
+    """The tasks of a stage that have no record.
 
-
-def first_unfinished(stages: Sequence[Stage], records: Mapping[str, Mapping[str, Record]]) -> Stage | None:
-    """The first of some known stages that has tasks left: `next_stage` of a job whose stages do not depend on
-    records.
+    Raises
+    ------
+    UsageError
+        When a record is of no task of the stage, or of one that covers something else: the folder was planned
+        by a version that cut the work in other pieces, and together they would hold rows twice or not at all.
     """
-    return next((stage for stage in stages if remaining(stage, records)), None)
+    done, planned = records.get(stage.name, {}), {task.name: task for task in stage.tasks}
+    for name, record in done.items():
+        if name not in planned or not covers(record, planned[name].inputs):
+            raise UsageError(
+                f"the tasks of stage {stage.name!r} that the folder was begun with",
+                f"a record of {name!r} for inputs {record.inputs!r}, planned by another version",
+                "Use --overwrite to begin again, or continue with the version that began.",
+            )
+    return tuple(task for name, task in planned.items() if name not in done)
+
+
+def stale(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
+    """Files among `names` that are named like an output of the stage, up to the digits, and are none: left by
+    a run that was planned by another version and died before it committed them.
+    """
+    ours = {name for task in stage.tasks for name in task.outputs}
+    like = {_pattern(name) for name in ours}
+    return tuple(name for name in names if name not in ours and _pattern(name) in like)
+
+
+def _pattern(name: str) -> str:
+    return re.sub(r"[0-9]+", "#", name)
 
 
 def _check_name(what: str, name: str) -> None:

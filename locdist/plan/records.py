@@ -7,19 +7,20 @@ was given up for lost and came back) the first to commit wins. Nobody else write
 records need no lock.
 
 When a stage is complete the driver joins its records in one file, so that opening the folder again costs one
-listing and one read for each stage instead of one for each task. Every step leaves a state that `finished`
+listing and one read for each stage instead of one for each task. Every step leaves a state that `history`
 reads the same.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from locdist.data.store import Store
-from locdist.errors import DataError, LocdistError
+from locdist.errors import DataError, LocdistError, MachineError
 
 COMMITS = "_locdist/commits"
 ERRORS = "_locdist/errors"
@@ -34,8 +35,7 @@ Text = str | bytes  # named here: inside Record, `bytes` is a field
 class Record:
     """What a finished task says of itself.
 
-    A task's function returns one with `rows`, `bad_rows`, `fingerprint` and `data`; `execute.worker.perform`
-    fills the rest.
+    A task's function returns one with `rows`, `bad_rows` and `data`; `execute.worker.perform` fills the rest.
 
     Parameters
     ----------
@@ -43,10 +43,10 @@ class Record:
         Rows written (or seen, by a task that writes none).
     bad_rows : int
         Rows among them whose key or target could not be used.
-    fingerprint : str
-        Fingerprint of what was read, where the task knows better than the manifest.
     data : mapping
         Whatever the job wants to find again; JSON-able, small.
+    inputs : sequence
+        The task's, as JSON: which rows it covers. A record of other inputs is not the task's.
     bytes, checksums : mapping of output name to int, str
         Size and blake2b-128 of each output.
     attempt : int
@@ -60,10 +60,10 @@ class Record:
 
     rows: int = 0
     bad_rows: int = 0
-    fingerprint: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
     stage: str = ""
     task: str = ""
+    inputs: Sequence[Any] = ()
     bytes: Mapping[str, int] = field(default_factory=dict)
     checksums: Mapping[str, str] = field(default_factory=dict)
     attempt: int = 1
@@ -94,37 +94,85 @@ class Dropped:
 @dataclass(frozen=True)
 class History:
     """What a folder says is finished: `records[stage][task]`, what was `dropped`, whose tasks run again, and
-    `leftovers` of a run that died: half-written temporary files and tracebacks.
+    `leftovers` of a run that died: half-written temporary files and tracebacks. `unclaimed` are the other
+    files outside `_locdist/` that no record names.
     """
 
     records: Mapping[str, Mapping[str, Record]]
     dropped: tuple[Dropped, ...] = ()
     leftovers: tuple[str, ...] = ()
+    unclaimed: tuple[str, ...] = ()
 
 
-def checksum(folder: Store, name: str) -> tuple[int, str]:
-    """Size in bytes and blake2b-128 of a file, read in chunks."""
+@dataclass(frozen=True)
+class Written:
+    """Size in bytes and blake2b-128 of a file."""
+
+    size: int
+    checksum: str
+
+
+class Summing:
+    """A stream that counts and hashes what passes to another one, as a file of Python."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self._digest, self._size = stream, hashlib.blake2b(digest_size=16), 0
+        self.closed = False
+
+    def write(self, data: Any) -> None:
+        """Pass a buffer on."""
+        self._stream.write(data)
+        self._digest.update(data)
+        self._size += memoryview(data).nbytes
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._size
+
+    def flush(self) -> None:
+        """Pass on what is held back."""
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Nothing: the stream belongs to who opened it."""
+        self.closed = True
+
+    @property
+    def written(self) -> Written:
+        """The sum of all that passed."""
+        return Written(self._size, self._digest.hexdigest())
+
+
+def covers(record: Record, inputs: Sequence[Any]) -> bool:
+    """Whether a record is of a task with these inputs."""
+    return json.dumps(record.inputs) == json.dumps(inputs)
+
+
+def checksum(folder: Store, name: str) -> Written:
+    """The sum of a file, read in chunks."""
     digest, size = hashlib.blake2b(digest_size=16), 0
     with folder.open(name) as stream:
         while chunk := stream.read(CHUNK):
             digest.update(chunk)
             size += len(chunk)
-    return size, digest.hexdigest()
+    return Written(size, digest.hexdigest())
 
 
-def sealed(folder: Store, record: Record, outputs: Iterable[str]) -> Record:
-    """The record with size and checksum of each output; LocdistError when one was not written."""
+def sealed(folder: Store, record: Record, outputs: Iterable[str], written: Mapping[str, Written]) -> Record:
+    """The record with size and checksum of each output: as it was `written`, or read again where nobody
+    summed it. LocdistError when one was not written.
+    """
     found = {}
     for name in outputs:
-        if not folder.exists(name):
+        if name not in written and not folder.exists(name):
             raise LocdistError(
                 f"task {record.task!r} of stage {record.stage!r} to write {name!r}",
                 "no such file when it ended",
                 "The function of the task must write every output that it declares.",
             )
-        found[name] = checksum(folder, name)
-    sizes = {name: size for name, (size, _) in found.items()}
-    return replace(record, bytes=sizes, checksums={name: digest for name, (_, digest) in found.items()})
+        found[name] = written.get(name) or checksum(folder, name)
+    sizes = {name: each.size for name, each in found.items()}
+    return replace(record, bytes=sizes, checksums={name: each.checksum for name, each in found.items()})
 
 
 def commit(folder: Store, record: Record) -> Record:
@@ -141,13 +189,10 @@ def committed(folder: Store, stage: str, task: str) -> Record | None:
     return Record.from_json(folder.read(name)) if folder.exists(name) else None
 
 
-def finished(folder: Store, stage: str) -> dict[str, Record]:
-    """The finished tasks of one stage by name: records whose outputs all exist with the recorded size."""
-    return dict(history(folder).records.get(stage, {}))
-
-
 def history(folder: Store) -> History:
-    """All finished tasks of a folder, from one listing; reads only."""
+    """All finished tasks of a folder (records whose outputs all exist with the recorded size), from one
+    listing; reads only.
+    """
     sizes = {file.path: file.size for file in folder.files()}
     records: dict[str, dict[str, Record]] = {}
     dropped = []
@@ -157,7 +202,11 @@ def history(folder: Store) -> History:
             dropped.append(Dropped(record.stage, record.task, reason))
         else:
             records.setdefault(record.stage, {})[record.task] = record
-    return History(records, tuple(dropped), tuple(name for name in sizes if _left(name)))
+    named = {name for stage in records.values() for record in stage.values() for name in record.bytes}
+    left = tuple(name for name in sizes if _left(name))
+    unclaimed = sizes.keys() - named - set(left)
+    outside = tuple(sorted(name for name in unclaimed if not name.startswith("_locdist/")))
+    return History(records, tuple(dropped), left, outside)
 
 
 def forget(folder: Store, dropped: Iterable[Dropped]) -> None:
@@ -177,9 +226,8 @@ def compact(folder: Store, stage: str, records: Mapping[str, Record]) -> None:
     """
     lines = [records[task].to_json() for task in sorted(records)]
     folder.write(f"{COMMITS}/{stage}.jsonl", ("\n".join(lines) + "\n").encode())
-    for file in folder.files(f"{COMMITS}/{stage}/"):
-        if file.path.endswith(".json"):
-            folder.delete(file.path)
+    with suppress(MachineError):  # a late twin may be writing its record there: what stays is equal
+        folder.child(f"{COMMITS}/{stage}").remove_all()
 
 
 def _name(stage: str, task: str) -> str:

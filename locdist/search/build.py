@@ -7,7 +7,10 @@ barrier between.
 """
 
 import dataclasses
+import itertools
+import json
 import math
+from bisect import bisect_left, bisect_right
 from typing import Any
 
 import numpy as np
@@ -20,7 +23,9 @@ from locdist.search.lists import Lists
 
 EXACT_ROWS = 50_000  # below, a pass over all rows costs less than what an index saves
 SHARD_BYTES = 128 << 20
+RUN_BYTES = 8 << 20  # of a batch of a run: what packing reads at once
 SAMPLE_ROWS = 64  # a list, to train centroids
+_FIRSTS = b"first list of each batch"
 _FP16_RANGE = 32768.0  # half precision ends at 65504
 _FP16_WIDTH = 16  # narrower keys lie too densely for 11 bits a coordinate
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # splitmix64's finalizer
@@ -140,6 +145,29 @@ def run(
     )
 
 
+def pieces(run: pa.RecordBatch) -> list[pa.RecordBatch]:
+    """A run cut where lists begin, into batches of about RUN_BYTES whose schema says the first list of each.
+
+    A shard needs few lists of every run, and reads the batches that hold them.
+    """
+    lists = run.column("list").to_numpy()
+    begins = np.flatnonzero(np.diff(lists, prepend=-1))
+    step = max(1, RUN_BYTES // max(1, run.nbytes // max(1, len(lists))))
+    ideal = np.arange(step, len(lists), step)
+    cuts = np.unique(begins[np.searchsorted(begins, ideal, side="right") - 1]).tolist()
+    bounds = [0, *(cut for cut in cuts if cut), len(lists)]
+    firsts = [int(lists[begin]) for begin in bounds[:-1]] if len(lists) else [0]
+    told = run.replace_schema_metadata({_FIRSTS: json.dumps(firsts)})
+    return [told.slice(begin, end - begin) for begin, end in itertools.pairwise(bounds)]
+
+
+def overlapping(schema: pa.Schema, first: int, last: int) -> range:
+    """Which batches of a run hold lists [first, last); at least one, for the columns."""
+    firsts = json.loads(schema.metadata[_FIRSTS])
+    begin = max(bisect_right(firsts, first) - 1, 0)
+    return range(begin, max(bisect_left(firsts, last), begin + 1))
+
+
 def shard_ranges(counts: NDArray[np.int64], row_bytes: int) -> list[tuple[int, int]]:
     """Runs of whole lists [first, last) of about SHARD_BYTES, covering all lists."""
     ranges, first, held = [], 0, 0
@@ -151,13 +179,13 @@ def shard_ranges(counts: NDArray[np.int64], row_bytes: int) -> list[tuple[int, i
     return [*ranges, (first, len(counts))]
 
 
-def pack(runs: list[pa.RecordBatch], first: int, last: int) -> pa.RecordBatch:
-    """The rows of lists [first, last) of all runs, sorted by (list, tie, source row)."""
+def pack(batches: list[pa.RecordBatch], first: int, last: int) -> pa.RecordBatch:
+    """The rows of lists [first, last) of batches of all runs, sorted by (list, tie, source row)."""
     parts = []
-    for batch in runs:
+    for batch in batches:
         bounds = np.searchsorted(batch.column("list").to_numpy(), [first, last])
         parts.append(batch.slice(bounds[0], bounds[1] - bounds[0]))
-    table = pa.Table.from_batches(parts)
+    table = pa.Table.from_batches(parts).replace_schema_metadata(None)
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in ("list", "tie", "row")])
     shard = table.take(order).drop_columns(["list", "tie"]).combine_chunks()
     batches = shard.to_batches()

@@ -205,6 +205,11 @@ class Exact:
         """[d] mean of the keys."""
         return torch.from_numpy(np.asarray(self.rows.shards[0]["key"].mean(axis=0, dtype=np.float64)))
 
+    @property
+    def apart(self) -> bool:
+        """Whether rows have features apart from their keys."""
+        return self.features is not None
+
     def search(self, queries: Tensor, k: int, own: Tensor | None = None) -> Neighborhood:
         """The k nearest rows of `queries` [q, d], without each query's `own` row."""
         if queries.ndim != 2 or queries.shape[1] != self.rows.width:

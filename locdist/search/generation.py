@@ -26,7 +26,7 @@ from locdist.data.encoding import Encoding
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.local.neighborhood import Neighborhood, smallest
-from locdist.search.cache import local_copy
+from locdist.search.cache import Copy, local_copy
 from locdist.search.exact import exact_neighbors
 from locdist.search.layout import LISTS, Layout, digest, read_manifest
 from locdist.search.lists import CodeFile, Lists
@@ -75,6 +75,11 @@ class Generation:
     def metric(self) -> str:
         """How rows are compared."""
         return self.layout.metric
+
+    @property
+    def apart(self) -> bool:
+        """Whether rows have features apart from their keys."""
+        return self.layout.features is not None
 
     @property
     def probes(self) -> int:
@@ -231,7 +236,7 @@ class _Files:
     """The mapped files of a generation, opened once in a process."""
 
     layout: Layout
-    root: Path
+    copy: Copy
 
     def open(self) -> "_Files":
         """Map everything now, before threads share it."""
@@ -240,7 +245,7 @@ class _Files:
 
     @functools.cached_property
     def shards(self) -> tuple["_Mapped", ...]:
-        return tuple(_Mapped.open(self.root / shard.name, shard.bytes) for shard in self.layout.shards)
+        return tuple(_Mapped.open(self.copy.folder / shard.name, shard.bytes) for shard in self.layout.shards)
 
     @functools.cached_property
     def rows(self) -> Rows:
@@ -257,7 +262,7 @@ class _Files:
 
     @functools.cached_property
     def lists(self) -> Lists:
-        table = _Mapped.open(self.root / LISTS, self.layout.sizes[LISTS]).batch
+        table = _Mapped.open(self.copy.folder / LISTS, self.layout.sizes[LISTS]).batch
         shard_of, sizes = array(table.column("shard")), array(table.column("rows"))
         files = tuple(
             shard.codes(tuple(sizes[shard_of == number].tolist())) for number, shard in enumerate(self.shards)
@@ -302,8 +307,8 @@ def _opened(folder: str, fingerprint: str) -> _Files:
     with _OPENING:
         if key not in _OPEN:
             layout = Generation(folder, fingerprint).layout
-            root = local_copy(Store.at(folder), fingerprint, layout.sizes)
-            _OPEN[key] = _Files(layout, root).open()
+            copy = local_copy(Store.at(folder), fingerprint, (*layout.shards, layout.lists))
+            _OPEN[key] = _Files(layout, copy).open()
             if len(_OPEN) > _MOST_OPEN:
                 _OPEN.pop(next(iter(_OPEN)))
         return _OPEN[key]

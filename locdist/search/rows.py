@@ -114,6 +114,12 @@ class Rows:
                 "Name a target (or a label of few distinct values, for votes) when the dataset is declared.",
             )
         found = {need: self.take(self._column(need), hood.ids) for need in needs if need in NEEDS}
+        features, asked = found.get("features"), hood.query_features
+        if features is not None and asked is not None and features.shape[2] != asked.shape[1]:
+            given = f"{asked.shape[1]}"
+            raise UsageError(
+                f"{features.shape[2]} features of each query", given, "Pass those of the support."
+            )
         targets = found.get("codes", found.get("targets"))
         weights = self.take("weight", hood.ids) if "weight" in self.shards[0] else None
         return dataclasses.replace(

@@ -13,6 +13,7 @@ from locdist.data.columns import (
     NULL,
     WRONG_LENGTH,
     codes,
+    directions,
     distinct,
     inspect_vectors,
     matrix,
@@ -264,7 +265,17 @@ def test_targets_are_side_by_side() -> None:
 
 def test_vectors_is_the_way_back() -> None:
     values = np.arange(6, dtype="f4").reshape(3, 2)
-    column = vectors(values[::-1], np.array([False, True, False]))
+    column = vectors(values[::-1])
     assert column.type == pa.list_(pa.float32(), 2)
-    assert column.to_pylist() == [[4, 5], None, [0, 1]]
+    assert column.to_pylist() == [[4, 5], [2, 3], [0, 1]]
     np.testing.assert_array_equal(matrix(vectors(values), np.float32)[0], values)
+
+
+@pytest.mark.parametrize("dtype, small", [("f4", 1e-30), ("f8", 1e-170)])
+def test_directions_of_rows_of_any_length(dtype: str, small: float) -> None:
+    rows = np.array([[3, 4], [3 * small, 4 * small], [0, 0], [np.inf, 1]], dtype)
+    points, zero = directions(rows)
+    assert points.dtype == rows.dtype
+    np.testing.assert_allclose(points[:2], [[0.6, 0.8]] * 2, rtol=1e-6)
+    assert zero.tolist() == [False, False, True, False]
+    assert np.isnan(points[3]).any()

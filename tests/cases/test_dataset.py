@@ -1,7 +1,9 @@
 """Files as one table: strays, empty and broken files, drifting types, spelled folders, odd row groups."""
 
 import datetime as dt
+import hashlib
 import pickle
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locdist.data.columns import matrix
-from locdist.data.dataset import Roles, dataset
+from locdist.data import memory
+from locdist.data.columns import matrix, vectors
+from locdist.data.dataset import dataset
 from locdist.data.footers import SourceFile
 from locdist.data.source import Source, Span, source
-from locdist.data.store import natural
+from locdist.data.store import Store, natural
 from locdist.errors import DataError, UsageError
 
 
@@ -343,6 +346,41 @@ def test_fingerprints_follow_the_rows_and_not_the_place(tmp_path: Path) -> None:
     assert source(table).fingerprint != source(table.slice(1)).fingerprint
 
 
+def test_data_in_memory_become_a_file_that_is_the_same_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "BATCH_ROWS", 4)
+    names = pa.chunked_array(
+        [pa.array(["a", "b"] * 3).dictionary_encode(), pa.array(["c", None] * 2).dictionary_encode()]
+    )
+    table = pa.table({"x": [None, *range(9)], "e": vectors(np.arange(20.0).reshape(10, 2)), "name": names})
+    here = source(table)
+    assert here != source(table.slice(1))
+    there = here.spill(Store.at(tmp_path))
+    assert (there.files, there.fingerprint, there.schema) == (here.files, here.fingerprint, here.schema)
+    assert here.files[0].groups == (4, 4, 2)
+    assert pa.concat_tables(there.read(3, 9)).equals(pa.concat_tables(here.read(3, 9)))
+    assert there.addresses(2, 4) == here.addresses(2, 4)
+    assert here.starts == (0, 10)
+    assert "starts" not in pickle.loads(pickle.dumps(here)).__dict__
+    before = (tmp_path / "memory").stat().st_mtime_ns
+    assert here.spill(Store.at(tmp_path)) == there == there.spill(Store.at(tmp_path / "elsewhere"))
+    assert [(each.name, each.stat().st_mtime_ns) for each in tmp_path.iterdir()] == [("memory", before)]
+    assert (
+        hashlib.blake2b((tmp_path / "memory").read_bytes(), digest_size=16).hexdigest()
+        == here.files[0].fingerprint
+    )
+
+
+def test_tasks_over_many_row_groups_are_cut_quickly() -> None:
+    files = tuple(SourceFile(f"{number}", 1000, 0, 0, "", (100,) * 10) for number in range(10_000))
+    begun = time.perf_counter()
+    spans = Source(None, files, "parquet", pa.schema([])).partitions(1234)
+    assert time.perf_counter() - begun < 2
+    assert len(spans) == 8104
+    assert all(span.start % 100 == 0 for span in spans)
+
+
 def test_a_dataset_travels(tmp_path: Path) -> None:
     write(pa.table({"x": [1.0], "y": ["a"]}), tmp_path / "a.parquet")
     for place in (tmp_path, {"x": np.ones(3), "y": np.array(["a", "b", "a"])}):
@@ -350,7 +388,6 @@ def test_a_dataset_travels(tmp_path: Path) -> None:
         copy = pickle.loads(pickle.dumps(made))
         assert copy == made
         assert pa.concat_tables(copy.read()) == pa.concat_tables(made.read())
-        assert Roles.from_json(made.roles.to_json()) == made.roles
     assert dataset({"key": np.ones((2, 3))}, key="key").rows == 2
     batches = list(source({"x": np.arange(10)}).read(2, 9, batch_rows=3))
     assert [batch.column("x").to_pylist() for batch in batches] == [[2, 3, 4], [5, 6, 7], [8]]

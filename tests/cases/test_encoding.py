@@ -21,8 +21,18 @@ from locdist.errors import DataError, UsageError
 RNG = np.random.default_rng(0)
 
 
+def profiled(made: Dataset, span: Span | None = None) -> Profile:
+    """The profile of some rows, read once."""
+    start = 0 if span is None else span.start
+    whole = Profile.of(made.source.schema.empty_table(), made)
+    for table in made.read(span):
+        whole = whole.merge(Profile.of(table, made, start))
+        start += table.num_rows
+    return whole
+
+
 def fitted(made: Dataset, role: Any = "key") -> Encoding:
-    return Encoding.fit(Profile.read(made), made.roles, role)
+    return Encoding.fit(profiled(made), made.roles, role)
 
 
 def points(encoding: Encoding, data: Any) -> np.ndarray[Any, Any]:
@@ -57,11 +67,11 @@ def test_c29_scaling_does_not_depend_on_partitions(cuts: tuple[int, ...], backwa
     table = mixed(200)
     made = dataset(table, key=[*NUMBERS, "color", "e"], target="y", scaling="standard")
     spans = [Span(start, stop) for start, stop in zip((0, *cuts), cuts, strict=False)]
-    parts = [Profile.read(made, span) for span in spans]
+    parts = [profiled(made, span) for span in spans]
     whole = functools.reduce(Profile.merge, reversed(parts) if backwards else parts)
     encoding = Encoding.fit(whole, made.roles)
     assert encoding == fitted(made)
-    assert whole.column("y").classes == Profile.read(made).column("y").classes
+    assert whole.column("y").classes == profiled(made).column("y").classes
     values = points(encoding, table)
     assert np.isfinite(values).all()
     np.testing.assert_allclose(
@@ -99,7 +109,7 @@ def test_c29_unscaled_columns_of_unlike_spread_are_told() -> None:
     data = {"age": RNG.uniform(20, 60, 50), "income": RNG.uniform(2e4, 2e6, 50), "const": np.ones(50)}
     for scaling, multiplier, told in (("none", 1.0, True), ("standard", 1.0, False), ("none", 1e-4, False)):
         made = dataset(data, key={"age": 1.0, "income": multiplier, "const": 1.0}, scaling=scaling)
-        warning = spread_warning(Profile.read(made), made.roles)
+        warning = spread_warning(profiled(made), made.roles)
         assert (warning is not None and "'income' spreads" in warning) == told
 
 
@@ -153,16 +163,14 @@ CLASSES: list[tuple[Any, str, tuple[Any, ...]]] = [
 @pytest.mark.parametrize("labels, kind, classes", CLASSES)
 def test_c63_classes_keep_their_type(labels: pa.Array, kind: str, classes: tuple[Any, ...]) -> None:
     made = dataset(pa.table({"x": [1.0, 2.0], "y": labels}), key="x", target="y")
-    found = Profile.from_json(json.loads(json.dumps(Profile.read(made).to_json()))).column("y").classes
+    found = Profile.from_json(json.loads(json.dumps(profiled(made).to_json()))).column("y").classes
     assert found is not None
     assert (found.type, found.values) == (kind, classes)
     assert found.array().type == pa.type_for_alias(kind)
 
 
 def test_a_float_target_has_no_classes_and_ten_thousand_are_too_many() -> None:
-    profile = Profile.read(
-        dataset({"x": np.arange(10_001), "y": np.ones(10_001)}, key="x", target=["y", "x"])
-    )
+    profile = profiled(dataset({"x": np.arange(10_001), "y": np.ones(10_001)}, key="x", target=["y", "x"]))
     assert profile.column("y").classes is None
     classes = profile.column("x").classes
     assert classes is not None
@@ -183,7 +191,7 @@ def test_c04_bad_rows_are_counted_with_examples(tmp_path: Path) -> None:
     for part in range(5):
         pq.write_table(table.slice(10 * part, 10), tmp_path / f"p{part}.parquet", row_group_size=3)
     made = dataset(tmp_path, key="e", target="y", weight="w", id="id")
-    whole = Profile.read(made)
+    whole = profiled(made)
     told = {(bad.column, bad.reason): bad.count for bad in whole.bad}
     expected = {("e", "not finite"): 2, ("id", "null"): 15, ("w", "negative"): 1, ("y", "null"): 1}
     assert told == expected
@@ -195,7 +203,7 @@ def test_c04_bad_rows_are_counted_with_examples(tmp_path: Path) -> None:
     ]
     assert len(bad.examples) == 10
     assert next(each for each in whole.bad if each.column == "w").examples[0].value == "-1.0"
-    parts = [Profile.read(made, span) for span in made.source.partitions(7)]
+    parts = [profiled(made, span) for span in made.source.partitions(7)]
     assert functools.reduce(Profile.merge, parts[::-1]).bad == whole.bad
     good = matrix(table.column("e"), np.float64)[0][
         [*range(1, 3), *range(4, 7), 8, *range(10, 21), *range(22, 50, 2)]
@@ -210,7 +218,7 @@ def test_c16_c17_cosine_needs_a_direction_and_leaves_the_data_alone() -> None:
     rows.setflags(write=False)
     before = rows.copy()
     made = dataset({"e": rows}, key="e", metric="cosine")
-    profile = Profile.read(made)
+    profile = profiled(made)
     assert [(bad.reason, bad.count, bad.examples[0].row) for bad in profile.bad] == [("zero vector", 1, 1)]
     encoding = Encoding.fit(profile, made.roles)
     for _ in range(2):
@@ -279,7 +287,7 @@ def test_coefficients_come_back_in_the_users_units() -> None:
 
 def test_an_encoding_is_stored_as_text() -> None:
     made = dataset(mixed(30), key=[*NUMBERS, "color", "e"], scaling="standard", metric="cosine")
-    profile = Profile.read(made)
+    profile = profiled(made)
     encoding = Encoding.fit(profile, made.roles)
     assert Encoding.from_json(json.loads(json.dumps(encoding.to_json(), allow_nan=False))) == encoding
     assert Profile.from_json(json.loads(json.dumps(profile.to_json(), allow_nan=False))) == profile
@@ -288,8 +296,8 @@ def test_an_encoding_is_stored_as_text() -> None:
 def test_vectors_of_unlike_lengths_name_file_or_column(tmp_path: Path) -> None:
     for name, lists in (("a", [[1.0, 2.0]]), ("b", [[1.0, 2.0, 3.0]]), ("c", [[1.0], [1.0, 2.0]])):
         pq.write_table(pa.table({"e": lists}), tmp_path / f"{name}.parquet")
-    parts = [Profile.read(dataset(tmp_path / f"{name}.parquet", key="e")) for name in "ab"]
+    parts = [profiled(dataset(tmp_path / f"{name}.parquet", key="e")) for name in "ab"]
     with pytest.raises(DataError, match="one length in column 'e'; got 2 in some and 3 in others"):
         parts[0].merge(parts[1])
     with pytest.raises(DataError, match=r"in column 'e'; got 2 in row 1 .* counted from row 0 of c\.parquet"):
-        Profile.read(dataset(tmp_path / "c.parquet", key="e"))
+        profiled(dataset(tmp_path / "c.parquet", key="e"))

@@ -23,6 +23,10 @@ class Brute:
     metric: str = "l2"
     shuffle: bool = False
 
+    @property
+    def apart(self) -> bool:
+        return self.features is not None
+
     def search(self, queries: Tensor, k: int, own: Tensor | None) -> Neighborhood:
         assert queries.isfinite().all()
         order = torch.arange(len(queries)).flip(0) if self.shuffle else torch.arange(len(queries))

@@ -200,9 +200,9 @@ def test_a_feature_that_is_not_finite_stops_nobody() -> None:
     index = support(EVERY_KERNEL[0], Linear())
     features = index.keys.clone()
     features[0] = float("nan")
-    answers = Layer(K, kernel("gaussian"), Linear())(
-        replace(index, features=features), torch.stack([index.keys[0], -index.keys[0]])
-    )
+    queries = torch.stack([index.keys[0], -index.keys[0]])
+    layer = Layer(K, kernel("gaussian"), Linear())
+    answers = layer(replace(index, features=features), queries, queries)
     assert answers.status.tolist() == [Status.NOT_FINITE, Status.OK]
 
 
@@ -344,3 +344,10 @@ def test_weights_of_nobody_are_zero() -> None:
     assert answers.effective is not None
     assert answers.effective.tolist() == [0.0, 1.0]
     assert answers.values[0].isnan().all()
+
+
+def test_features_of_the_support_ask_for_those_of_the_queries() -> None:
+    index = support(EVERY_KERNEL[0], Linear())
+    layer, queries = Layer(K, kernel("gaussian"), Linear()), index.keys[:2]
+    with pytest.raises(UsageError, match="features of the queries"):
+        layer(replace(index, features=index.keys), queries)

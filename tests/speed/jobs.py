@@ -130,7 +130,7 @@ class ManyTasks:
 
 def empty_tasks(count: int) -> Stage:
     """Tasks that do nothing: what is left is the executor and the commit."""
-    return Stage("empty", tuple(Task(f"part-{number:05}", (), (), Empty()) for number in range(count)))
+    return Stage("empty", tuple(Task(f"part-{number:05}", (), ()) for number in range(count)), Empty())
 
 
 def tiny_tasks(method: Method, index: Generation, queries: Path, count: int) -> Stage:
@@ -140,9 +140,10 @@ def tiny_tasks(method: Method, index: Generation, queries: Path, count: int) -> 
     return Stage(
         "predict",
         tuple(
-            Task(name, (f"{name}.parquet",), (FEW * number, FEW * number + FEW), question, FEW)
+            Task(name, (f"{name}.parquet",), (FEW * number, FEW * number + FEW), FEW)
             for number, name in enumerate(names)
         ),
+        question,
     )
 
 

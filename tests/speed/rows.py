@@ -13,7 +13,7 @@ from locdist.execute.machine import cpus
 from locdist.jobs.ask import Report
 from locdist.jobs.build_index import build_index
 from locdist.methods.named import local_linear, local_mean, method
-from locdist.plan.records import finished
+from locdist.plan.records import history
 from locdist.search.generation import Generation
 from tests.speed.inputs import KEY, TARGET, Inputs, Matrix, read
 from tests.speed.jobs import Job, Watch, empty_tasks, milliseconds_a_task, tiny_tasks
@@ -234,5 +234,5 @@ def _peak(bench: Bench, job: Job) -> tuple[int, int]:
     """The largest anonymous memory of a worker process in bytes: as records and as the kernel tell."""
     with Watch() as watch:
         job.again(processes=True)
-    records = finished(Store.at(job.out), "predict")
+    records = history(Store.at(job.out)).records["predict"]
     return max(record.peak_memory for record in records.values()), watch.peak

@@ -23,8 +23,8 @@ from locdist.errors import DataError, LocdistError, MachineError
 from locdist.execute.executor import Stopped, run
 from locdist.execute.local import Local
 from locdist.plan.manifest import Manifest, claimed
-from locdist.plan.plan import Attempt, Stage, Task, first_unfinished
-from locdist.plan.records import Record
+from locdist.plan.plan import Attempt, Function, Stage, Task, remaining
+from locdist.plan.records import Record, history
 
 ROWS = 10
 
@@ -46,7 +46,7 @@ class Write:
         first = task.inputs[0] * ROWS
         table = pa.table({"id": range(first, first + ROWS)})
         strikes = self.fault and task.name == self.victim and not (self.once and started)
-        with attempt.folder.writer(task.outputs[0]) as stream:
+        with attempt.writer(task.outputs[0]) as stream:
             stream.write(b"PAR1" if strikes else b"")
             if strikes:
                 FAULTS[self.fault]()
@@ -84,15 +84,18 @@ class SmallJob:
     stages: tuple[Stage, ...]
 
     def next_stage(self, records: Mapping[str, Mapping[str, Record]]) -> Stage | None:
-        return first_unfinished(self.stages, records)
+        return next((stage for stage in self.stages if remaining(stage, records)), None)
 
     def finish(self, records: Mapping[str, Mapping[str, Record]]) -> dict[str, dict[str, Record]]:
         return {stage: dict(done) for stage, done in records.items()}
 
 
-def small_job(
-    folder: Store, function: Callable[[Task, Attempt], Record], tasks: int = 8, stages: int = 1
-) -> SmallJob:
+def finished(folder: Store, stage: str) -> dict[str, Record]:
+    """The finished tasks of one stage by name."""
+    return dict(history(folder).records.get(stage, {}))
+
+
+def small_job(folder: Store, function: Function, tasks: int = 8, stages: int = 1) -> SmallJob:
     """Stages named write-0, ... with tasks part-00000, ..."""
     return SmallJob(
         folder,
@@ -104,11 +107,11 @@ def small_job(
                         f"part-{i:05}",
                         (f"{'' if stage == 0 else f'{stage}/'}part-{i:05}.parquet",),
                         (i,),
-                        function,
                         ROWS,
                     )
                     for i in range(tasks)
                 ),
+                function,
             )
             for stage in range(stages)
         ),

@@ -14,6 +14,7 @@ import pytest
 import locdist as ld
 from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError, TooManyBadRows, UsageError
+from locdist.jobs.status import status
 from locdist.plan.records import history
 from tests.system import generated
 from tests.system.generated import parts, read, write
@@ -352,8 +353,13 @@ def test_more_bad_queries_than_allowed_is_an_error_after_the_work(
     ):
         ld.predict(METHOD, index, spoiled_queries(), tmp_path / "out", max_bad=allowed)
     assert read(tmp_path / "out").num_rows == 60
+    told = status(tmp_path / "out")
+    assert (told.state, told.exit_code) == ("finished", 5)
+    assert "raise max_bad" in told.message
+    assert told.message in str(told)
     report = ld.predict(METHOD, index, spoiled_queries(), tmp_path / "out", max_bad=0.05)
     assert report.bad_rows == 3
+    assert status(tmp_path / "out").exit_code == 0
 
 
 @pytest.mark.parametrize("codes", ["exact", "flat", "fp16"])

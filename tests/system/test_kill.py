@@ -18,8 +18,8 @@ import pytest
 
 from locdist.data.store import Store
 from locdist.plan.manifest import MANIFEST
-from locdist.plan.records import COMMITS, Record, finished, history
-from tests.system.small_job import ROWS
+from locdist.plan.records import COMMITS, Record, history
+from tests.system.small_job import ROWS, finished
 
 TASKS = 8
 
@@ -187,5 +187,5 @@ def test_a_second_driver_is_kept_out(command: Command):
 def test_another_request_is_refused_with_exit_code_2(command: Command):
     command.finish()
     other = command.start("--tasks=9")
-    assert "tasks was 8" in other.communicate(timeout=30)[1].decode()
+    assert "request.tasks 8; got request.tasks 9" in other.communicate(timeout=30)[1].decode()
     assert other.returncode == 2

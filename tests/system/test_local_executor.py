@@ -21,7 +21,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from locdist.data.store import Store
-from locdist.errors import DataError, LocdistError, MachineError, UsageError
+from locdist.errors import DataError, LocdistError, MachineError, TooManyBadRows, UsageError
 from locdist.execute import machine
 from locdist.execute.events import (
     RecordDropped,
@@ -37,9 +37,18 @@ from locdist.execute.local import Local
 from locdist.execute.progress import Lines, progress
 from locdist.execute.worker import METER, anonymous_memory
 from locdist.plan.plan import Attempt, Resources, Stage, Task
-from locdist.plan.records import Record, finished
+from locdist.plan.records import Record
 from locdist.plan.status import Counts, read_status
-from tests.system.small_job import ROWS, SmallJob, Write, small_job
+from tests.system.small_job import ROWS, SmallJob, Write, finished, small_job
+
+
+@dataclass(frozen=True)
+class Told(Write):
+    """Writes ten rows, and leaves a file in the log for each time that it is pickled."""
+
+    def __getstate__(self) -> dict[str, object]:
+        Path(self.log, f"pickled.{time.perf_counter_ns()}").touch()
+        return dict(self.__dict__)
 
 
 @dataclass
@@ -106,6 +115,70 @@ def test_only_what_is_missing_is_done_again(place: Place):
     }
     assert [event.dropped.task for event in events if isinstance(event, RecordDropped)] == ["part-00002"]
     assert run(job, Local(2))["write-0"] == after
+
+
+def test_what_the_tasks_share_is_sent_once_to_each_process(place: Place):
+    local = Local(2, processes=True)
+    job = small_job(place.folder, Told(str(place.log), delay=0.05), tasks=6, stages=2)
+    report = run(job, local)
+    assert len({record.pid for record in report["write-0"].values()}) == 2
+    assert place.starts("part-0000?") == 12
+    assert place.starts("pickled") == 2  # both stages have the same function
+
+
+def test_a_process_that_was_replaced_is_told_again(place: Place):
+    job = small_job(place.folder, Told(str(place.log), fault="kill", once=True), tasks=6)
+    assert len(run(job, Local(1, processes=True))["write-0"]) == 6
+    assert place.starts("pickled") == 2
+
+
+def test_what_another_version_planned_is_refused(place: Place):
+    write = Write(str(place.log))
+    run(small_job(place.folder, write, tasks=6), Local(2))
+    for name in ("part-00004.parquet", "part-00002.parquet"):
+        place.folder.delete(name)
+    for tasks in (2, 4):
+        with pytest.raises(UsageError, match=r"part-0000\d.*planned by another version.*--overwrite"):
+            run(small_job(place.folder, write, tasks=tasks), Local(2))
+    shifted = small_job(place.folder, write, tasks=6).stages[0]
+    tasks = tuple(replace(task, inputs=(task.inputs[0] + 1,)) for task in shifted.tasks)
+    with pytest.raises(UsageError, match=r"part-00000.*inputs \[0\], planned by another version"):
+        run(SmallJob(place.folder, (replace(shifted, tasks=tasks),)), Local(2))
+    assert place.rows() == [i for i in range(60) if i // 10 not in (2, 4)]
+
+
+def test_outputs_that_another_version_did_not_commit_are_removed(place: Place):
+    kept = ("notes.txt", "other/part-00009.parquet", "_locdist/part-00009.parquet")
+    for name in ("part-00009.parquet", "part-00001.parquet", *kept):
+        place.folder.write(name, b"of an earlier version")
+    run(small_job(place.folder, Write(str(place.log)), tasks=2), Local(1))
+    names = {file.path for file in place.folder.files() if not file.path.startswith("_locdist/")}
+    assert names == {"part-00000.parquet", "part-00001.parquet", *kept[:2]}
+    assert place.folder.exists(kept[2])
+
+
+def test_outputs_of_an_earlier_stage_are_kept(place: Place):
+    for name in ("part-00000.parquet", "1/part-00000.parquet", "2/part-00001.parquet", "2/part-7.parquet"):
+        place.folder.write(name, b"half of an earlier run")
+    run(small_job(place.folder, Write(str(place.log)), tasks=2, stages=3), Local(1))
+    assert place.rows() == sorted(3 * list(range(20)))
+
+
+def test_too_many_bad_rows_are_told_after_everything_is_finished(place: Place):
+    @dataclass(frozen=True)
+    class Strict(SmallJob):
+        def finish(self, records):
+            raise TooManyBadRows("none", "some", "Mend them.")
+
+    events: list[object] = []
+    job = Strict(place.folder, small_job(place.folder, Write(str(place.log)), tasks=1).stages)
+    with pytest.raises(TooManyBadRows):
+        run(job, Local(1), listener=events.append)
+    told = "expected none; got some. Mend them."
+    assert events[-1] == RunEnded("finished", 5, told)
+    status = read_status(place.folder)
+    assert status is not None
+    assert (status.state, status.exit_code, status.message) == ("finished", 5, told)
 
 
 OUTCOMES = [
@@ -293,8 +366,8 @@ class Twice(Executor):
 
     def map(self, stage, calls):
         for task, attempt in calls:
-            first = attempted(task, attempt)
-            assert attempted(task, attempt).record == first.record
+            first = attempted(stage.function, task, attempt)
+            assert attempted(stage.function, task, attempt).record == first.record
             yield first
 
 
@@ -372,8 +445,8 @@ def test_libraries_use_the_threads_of_the_task_and_the_users_settings_come_back(
     """C15, with a user who had set torch's number, which defeats threadpoolctl alone."""
     torch.set_num_threads(2)
     before = (threadpool_info(), torch.get_num_threads(), faiss.omp_get_max_threads())
-    task = Task("count", (), (), CountThreads())
-    job = SmallJob(place.folder, (Stage("count", (task,), Resources(cpus=threads)),))
+    stage = Stage("count", (Task("count", (), ()),), CountThreads(), Resources(cpus=threads))
+    job = SmallJob(place.folder, (stage,))
     seen = run(job, Local(2, processes))["count"]["count"].data
     assert set(seen["pools"].values()) == {threads}
     assert (seen["torch"], seen["faiss"]) == (threads, threads)
@@ -432,4 +505,4 @@ def test_events_tell_the_whole_story(place: Place):
     assert [event.task.name for event in events if isinstance(event, TaskFinished)] == [
         f"part-0000{i}" for i in range(3)
     ]
-    assert isinstance(attempted(Task("x", (), (), Write("/nowhere")), Attempt(place.folder, "s")), Finished)
+    assert isinstance(attempted(Write("/nowhere"), Task("x", (), ()), Attempt(place.folder, "s")), Finished)

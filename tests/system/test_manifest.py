@@ -10,6 +10,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from locdist.data.store import Store
@@ -22,11 +24,14 @@ from locdist.plan.manifest import (
     check_folder,
     claim,
     claimed,
+    compared,
     differences,
     read_manifest,
 )
-from locdist.plan.records import COMMITS, Record, commit, compact, finished, forget, history, sealed
+from locdist.plan.plan import Attempt
+from locdist.plan.records import COMMITS, Record, commit, compact, forget, history, sealed
 from locdist.plan.status import Counts, RunStatus, read_status, write_status
+from tests.system.small_job import finished
 
 FILES = (Pinned("a.parquet", 100, 1, "f1", 10), Pinned("b.parquet", 200, 2, "f2", 20))
 ASKED = Manifest(
@@ -94,6 +99,62 @@ def test_overwrite_leaves_nothing_of_an_earlier_run(folder: Store):
     assert not claim(folder, new, overwrite=True).resumed
     assert [file.path for file in folder.files()] == [MANIFEST]
     assert read_manifest(folder).kind == "neighbors"
+
+
+NESTED = "_locdist/index"  # as transform has it
+LEFT = [
+    "build/runs/part-00000.arrow",
+    "lists.arrow",
+    "manifest.json",
+    "shards/shard-00000.arrow",
+    "_locdist/report.json",
+    f"{COMMITS}/pack/shard-00000.json",
+    f"{COMMITS}/pack.jsonl",
+    f"{NESTED}/manifest.json",
+    f"{NESTED}/lists.arrow",
+    f"{NESTED}/{MANIFEST}",
+    f"{NESTED}/{COMMITS}/pack.jsonl",
+]
+
+
+def test_an_interrupted_overwrite_leaves_nothing_that_says_finished(
+    folder: Store, monkeypatch: pytest.MonkeyPatch
+):
+    claim(folder, ASKED)
+    for name in LEFT:
+        folder.write(name, b"{}")
+    seen, delete = [], Store.delete
+
+    def watched(self: Store, name: str) -> None:
+        seen.append({file.path for file in folder.files()})
+        delete(self, name)
+
+    monkeypatch.setattr(Store, "delete", watched)
+    claim(folder, ASKED, overwrite=True)
+    outputs = {name for name in LEFT if name.endswith(".arrow")}
+    ends = ("report.json", "manifest.json")
+    claims = {name for name in LEFT if name.endswith(ends)} - {f"{NESTED}/{MANIFEST}"}
+    for names in seen:  # what a driver that died before this deletion would have left
+        assert MANIFEST in names
+        if claims & names or any(COMMITS in name for name in names):
+            assert outputs <= names
+        if f"{NESTED}/{MANIFEST}" not in names:
+            assert not any(name.startswith(NESTED) for name in names)
+        if any(COMMITS in name for name in LEFT if name not in names):
+            assert not claims & names
+    assert len(seen) == len(LEFT)
+
+
+def test_comparing_writes_nothing(folder: Store):
+    with pytest.raises(UsageError, match="without"):
+        compared(folder, ASKED)
+    assert folder.files() == []
+    claim(folder, ASKED)
+    before = folder.files()
+    assert compared(folder, ASKED).resumed
+    with pytest.raises(UsageError, match="neighbors"):
+        compared(folder, replace(ASKED, kind="neighbors"))
+    assert folder.files() == before
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
@@ -171,7 +232,8 @@ def test_differences_name_every_leaf():
 
 def done(folder: Store, name: str, stage: str = "predict", content: bytes = b"rows") -> Record:
     folder.write(f"{name}.parquet", content)
-    return commit(folder, sealed(folder, Record(rows=4, stage=stage, task=name, pid=1), [f"{name}.parquet"]))
+    record = Record(rows=4, stage=stage, task=name, inputs=[0, 4], pid=1)
+    return commit(folder, sealed(folder, record, [f"{name}.parquet"], {}))
 
 
 def test_the_first_of_twins_wins(folder: Store):
@@ -182,9 +244,29 @@ def test_the_first_of_twins_wins(folder: Store):
     assert first.checksums == {"part-1.parquet": hashlib.blake2b(b"rows", digest_size=16).hexdigest()}
 
 
+def test_what_is_written_through_an_attempt_is_not_read_again(folder: Store, monkeypatch: pytest.MonkeyPatch):
+    attempt = Attempt(folder, "predict")
+    table = pa.table({"x": range(100_000)})
+    with attempt.writer("a.parquet") as stream:
+        pq.write_table(table, stream)
+    with attempt.writer("a.arrow") as stream, pa.ipc.new_file(stream, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(ZeroDivisionError), attempt.writer("b") as stream:
+        stream.write(bytes(1 // 0))
+    names = ["a.parquet", "a.arrow"]
+    read = sealed(folder, Record(), names, {})
+    monkeypatch.setattr(Store, "open", None)
+    monkeypatch.setattr(Store, "exists", None)
+    assert sealed(folder, Record(), names, attempt.written) == read
+    assert set(attempt.written) == set(names)
+    assert [read.checksums[name] for name in names] == [
+        hashlib.blake2b(folder.read(name), digest_size=16).hexdigest() for name in names
+    ]
+
+
 def test_an_output_that_was_not_written_is_not_committed(folder: Store):
     with pytest.raises(LocdistError, match=r"part-9\.parquet"):
-        sealed(folder, Record(stage="s", task="part-9"), ["part-9.parquet"])
+        sealed(folder, Record(stage="s", task="part-9"), ["part-9.parquet"], {})
 
 
 @pytest.mark.parametrize("joined", [False, True])
@@ -209,19 +291,21 @@ def test_a_record_without_its_output_is_dropped(folder: Store, joined: bool, dam
 
 def test_joining_records_loses_nothing_wherever_it_stops(folder: Store, monkeypatch: pytest.MonkeyPatch):
     records = {name: done(folder, name) for name in ("part-1", "part-2", "part-3")}
-    steps, real = [], {"write": Store.write, "delete": Store.delete}
+    steps, watched = [], [(Store, "write"), (os, "unlink"), (os, "rmdir")]
 
-    def watched(step):
-        def call(self, *given):
-            real[step](self, *given)
+    def watch(owner, step):
+        real = getattr(owner, step)
+
+        def call(*given, **named):
+            real(*given, **named)
             steps.append(finished(folder, "predict"))
 
-        return call
+        monkeypatch.setattr(owner, step, call)
 
-    for step in real:
-        monkeypatch.setattr(Store, step, watched(step))
+    for owner, step in watched:
+        watch(owner, step)
     compact(folder, "predict", records)
-    assert len(steps) == 4
+    assert len(steps) == 5
     assert all(seen == records for seen in steps)
     assert [file.path for file in folder.files(COMMITS)] == [f"{COMMITS}/predict.jsonl"]
 
@@ -272,6 +356,15 @@ def test_the_lock_names_its_holder_and_dies_with_it(folder: Store):
         assert json.loads(folder.read(lock.LOCK))["pid"] == os.getpid()
 
 
+def test_a_folder_that_we_may_not_lock(folder: Store, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*given: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(lock.os, "open", refuse)
+    with pytest.raises(MachineError, match="Permission denied"), lock.hold(folder):
+        pass
+
+
 def test_overwriting_keeps_the_lock(folder: Store):
     with claimed(folder, ASKED), pytest.raises(MachineError), claimed(folder, ASKED, overwrite=True):
         pass
@@ -293,3 +386,12 @@ def test_a_lease_is_renewed_and_taken_over_when_it_is_stale(folder: Store, monke
     folder.write(lock.LOCK, json.dumps({**first, "beat": first["beat"] - 2 * lock.STALE}).encode())
     with lock._lease(folder):
         assert json.loads(folder.read(lock.LOCK))["token"] != first["token"]
+
+
+@pytest.mark.parametrize("place", ["{}/out", "memory://{}/out"])
+def test_a_lock_is_seen_while_it_is_held(tmp_path: Path, place: str):
+    folder = Store.at(place.format(tmp_path))
+    assert not lock.held(folder)
+    with lock.hold(folder):
+        assert lock.held(folder)
+    assert not lock.held(folder)

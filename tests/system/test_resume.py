@@ -20,10 +20,11 @@ import pytest
 import locdist as ld
 from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError, MachineError, UsageError
-from locdist.plan.records import Record, finished, history
+from locdist.plan.records import Record, history
 from tests.system import generated
 from tests.system.generated import parts, read, write
 from tests.system.interrupted import METHOD, ROLES, TASK_ROWS, build, predict, small
+from tests.system.small_job import finished
 
 ROOT = Path(__file__).parents[2]
 TASKS = 24
@@ -329,6 +330,21 @@ def test_a_lost_output_is_made_again(started: Path):
     (started / "out/part-00000.parquet").unlink()
     again(started)
     assert parts(started / "out") == kept
+
+
+@pytest.mark.parametrize("rows", [40, 7], ids=["larger tasks", "smaller tasks"])
+def test_a_folder_whose_tasks_another_version_would_cut_otherwise_is_refused(
+    started: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+):
+    monkeypatch.setattr("locdist.jobs.ask.rows_per_task", lambda *given: 20)
+    again(started, overwrite=True)
+    (started / "out/part-00001.parquet").unlink()
+    kept = parts(started / "out")
+    monkeypatch.setattr("locdist.jobs.ask.rows_per_task", lambda *given: rows)
+    with pytest.raises(UsageError, match=r"inputs \[0, \d+\], planned by another version.*--overwrite"):
+        again(started)
+    assert parts(started / "out") == kept
+    assert again(started, overwrite=True).rows == read(started / "out").num_rows == 90
 
 
 def test_overwrite_replaces_everything(started: Path):

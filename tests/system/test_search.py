@@ -1,6 +1,7 @@
 """Exact search, lists, audit and local copies, against brute force."""
 
-import dataclasses
+import gc
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from locdist.data.dataset import dataset
+from locdist.data.store import Store
 from locdist.errors import DataError, MachineError, UsageError
 from locdist.jobs.build_index import build_index
 from locdist.jobs.predict import predict
@@ -18,6 +20,7 @@ from locdist.search.audit import audit, recall, tune
 from locdist.search.build import choose
 from locdist.search.exact import Exact
 from locdist.search.generation import Generation, open_index
+from locdist.search.layout import ShardFile, digest
 
 RNG = np.random.default_rng(0)
 
@@ -53,6 +56,13 @@ def test_inner_products_are_searched_exactly():
     keys, queries = RNG.normal(size=(500, 4)), RNG.normal(size=(20, 4))
     found = Exact(keys, metric="ip").search(torch.from_numpy(queries), 3)
     np.testing.assert_allclose(-found.distances, -np.sort(-(queries @ keys.T), axis=1)[:, :3])
+
+
+def test_cosine_of_tiny_rows_has_a_direction():
+    found = Exact([[1e-170, 0.0], [0.0, 1.0]], metric="cosine").search(
+        torch.tensor([[5.0, 0.0], [0.0, 3e-170]], dtype=torch.float64), 1
+    )
+    assert found.ids.tolist() == [[0], [1]]
 
 
 def test_fewer_rows_than_k_leave_neighbors_missing():
@@ -147,26 +157,44 @@ def test_a_job_runs_on_an_object_store(bucket, tmp_path, monkeypatch):
     assert predict(local_mean(k=5), here, queries).equals(predict(local_mean(k=5), away, queries))
 
 
-def test_a_local_copy_is_made_once_and_makes_room(bucket, tmp_path, monkeypatch):
-    root = tmp_path / "cache"
-    store = cache.Store.at(bucket.format("/files"))
-    store.write("a", b"1234")
-    folder = cache.local_copy(store, "one", {"a": 4}, root)
-    assert (folder / "a").read_bytes() == b"1234"
-    store.delete("a")
-    assert cache.local_copy(store, "one", {"a": 4}, root) == folder
-    store.write("b", b"12345678")
-    free = iter([8.0, 100.0])
-    monkeypatch.setattr(
-        cache.shutil, "disk_usage", lambda path: dataclasses.make_dataclass("D", ["free"])(next(free))
-    )
-    assert (cache.local_copy(store, "two", {"b": 8}, root) / "b").exists()
-    assert not folder.exists()
-    monkeypatch.setattr(
-        cache.shutil, "disk_usage", lambda path: dataclasses.make_dataclass("D", ["free"])(1.0)
-    )
-    with pytest.raises(MachineError, match="bytes for a local copy"):
-        cache.local_copy(store, "three", {"b": 8}, root)
+def kept_file(store, name, data) -> ShardFile:
+    store.write(name, data)
+    return ShardFile(name, 1, len(data), digest(data))
+
+
+def test_a_local_copy_is_made_once_and_is_checked(bucket, tmp_path):
+    root, store = tmp_path / "cache", Store.at(bucket.format("/files"))
+    file = kept_file(store, "a", b"1234")
+    copy = cache.local_copy(store, "one", [file], root)
+    assert (copy.folder / "a").read_bytes() == b"1234"
+    store.write("a", b"12x4")
+    assert (cache.local_copy(store, "one", [file], root).folder / "a").read_bytes() == b"1234"
+    with pytest.raises(MachineError, match="of its manifest"):
+        cache.local_copy(store, "another", [file], root)
+    assert {path.name for path in (root / "another").iterdir()} == {".open"}
+
+
+def test_copies_that_nobody_has_open_make_room(bucket, tmp_path, monkeypatch):
+    """A disk of 100 bytes, of which the cache may use 80."""
+    root, store = tmp_path / "cache", Store.at(bucket.format("/files"))
+    files = {size: kept_file(store, f"f{size}", b"x" * size) for size in (30, 40, 60)}
+
+    def disk(path):
+        held = sum(file.stat().st_size for file in root.rglob("*") if file.is_file())
+        return SimpleNamespace(free=100 - held)
+
+    monkeypatch.setattr(cache.shutil, "disk_usage", disk)
+    used = cache.local_copy(store, "used", [files[30]], root)
+    old = cache.local_copy(store, "old", [files[40]], root).folder
+    gc.collect()
+    with pytest.raises(MachineError, match="60 bytes for a local copy of the index; got 50 in"):
+        cache.local_copy(store, "large", [files[60]], root)
+    assert not old.exists()
+    assert (used.folder / "f30").exists()
+    del used
+    gc.collect()
+    assert (cache.local_copy(store, "large", [files[60]], root).folder / "f60").exists()
+    assert not (root / "used").exists()
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/x", "shards/../../x", "shards/.hidden"])

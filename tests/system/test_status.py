@@ -13,6 +13,7 @@ from locdist.errors import DataError, UsageError
 from locdist.execute.executor import run
 from locdist.execute.local import Local
 from locdist.jobs.status import FailedTask, StageState, status
+from locdist.plan.lock import hold
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.status import RunStatus, read_status, write_status
 from tests.system.small_job import ROWS, Write, small_job
@@ -53,9 +54,8 @@ def test_a_failed_folder_says_why_and_what_continues(tmp_path):
 
 
 @pytest.mark.parametrize("change, state", [
-    ({}, "running"),
-    ({"pid": 2**22 + 1}, "died"),
-    ({"pid": 1}, "running"),
+    ({}, "died"),
+    ({"pid": 1}, "died"),
     ({"host": "elsewhere"}, "running"),
     ({"host": "elsewhere", "updated": 0.0}, "died"),
 ])  # fmt: skip
@@ -66,6 +66,14 @@ def test_a_run_whose_driver_is_gone_has_died(tmp_path, change, state):
     assert told.state == state
     assert ("to continue: locdist again" in str(told)) == (state == "died")
     assert read_status(folder) is not None
+
+
+def test_a_run_is_there_while_it_has_the_lock(tmp_path):
+    folder = small(tmp_path)
+    write_status(folder, RunStatus("running"))
+    with hold(folder):
+        assert status(folder.uri).state == "running"
+    assert status(folder.uri).state == "died"
 
 
 def test_it_writes_nothing(tmp_path):

@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from locdist.data.filesystems import refuse_credentials
 from locdist.data.source import source
 from locdist.data.store import Store, natural
 from locdist.errors import DataError, MachineError, UsageError
@@ -132,6 +134,39 @@ def test_a_memory_mapped_file_is_read_without_a_copy(tmp_path: Path) -> None:
 def test_unknown_addresses_are_refused_with_a_remedy(place: str) -> None:
     with pytest.raises(UsageError, match=r"Install fsspec|Correct the address"):
         Store.at(place)
+
+
+SECRET = "wJalrXUtnFEMI"
+CREDENTIALS = [
+    "s3://{}@bucket/x",
+    "s3://KEY:{}@bucket/x",
+    "s3://KEY:{}/more@bucket/x",
+    "s3://KEY%3A{}@bucket/x",
+    "simplecache::s3://KEY:{}@bucket/x",
+    "abfss://container:{}@account.dfs.core.windows.net/x",
+    "ftp://user:{}@host/x",
+    "https://{}@host/x",
+    "s3://bucket/x?secret_key={}&region=here",
+    "s3://bucket/x?session_token={}",
+    "abfss://container@account.dfs.core.windows.net/x?client_secret={}",
+    "https://account.blob.core.windows.net/x?sv=1&sig={}",
+]
+
+
+@pytest.mark.parametrize("place", CREDENTIALS)
+@pytest.mark.parametrize("take", [Store.at, source, lambda place: source(place + "/*.parquet")])
+def test_credentials_in_an_address_are_refused_without_repeating_them(place: str, take: object) -> None:
+    with pytest.raises(UsageError, match="the environment") as raised:
+        take(place.format(SECRET))
+    told = "".join(traceback.format_exception(raised.value))
+    assert SECRET not in told + repr(raised.value)
+
+
+@pytest.mark.parametrize(
+    "place", ["memory://bucket/a@b/c:d", "memory://bucket/x", "hdfs://host:8020/x", "gs://anonymous@bucket/x"]
+)
+def test_names_that_only_look_like_credentials_are_taken(place: str) -> None:
+    assert refuse_credentials(place) is None
 
 
 def test_a_bucket_that_does_not_exist_is_the_machines_fault(s3: str) -> None:
