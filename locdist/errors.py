@@ -57,11 +57,11 @@ class TooManyBadRows(DataError):
     exit_code = 5
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A sentence that points to the closest of the `known` names, or lists them."""
     names = list(known)
     folded = {other.casefold(): other for other in names}
-    close = difflib.get_close_matches(name.casefold(), list(folded), n=1)
+    close = difflib.get_close_matches(str(name).casefold(), list(folded), n=1)
     if close:
         return f"Did you mean {folded[close[0]]!r}?"
     shown = ", ".join(repr(other) for other in names[:12]) + (", ..." if len(names) > 12 else "")

@@ -1,6 +1,9 @@
 """The application: its commands, and those that only look."""
 
 import inspect
+import os
+import sys
+import threading
 from typing import Annotated
 
 import typer
@@ -30,8 +33,19 @@ plan = typer.Typer(
 
 
 def main() -> None:
-    """What `locdist` runs."""
-    app()
+    """What `locdist` runs.
+
+    A run that is stopped at once leaves tasks behind in threads that nobody can end; the interpreter would
+    abort when it closes below them.
+    """
+    try:
+        app()
+    except SystemExit as end:
+        if not any(thread.name.startswith("locdist-") for thread in threading.enumerate()):
+            raise
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code if isinstance(end.code, int) else 1)
 
 
 def _version(wanted: bool) -> None:
@@ -103,12 +117,17 @@ def explain(
 def status(folder: opt.Folder, json: opt.Json = False) -> None:
     """Say how a folder stands: finished, missing, failed and why, and the command that continues.
 
+    Exits with what the last run ended with; with 4 when it died or its outputs are damaged, with 0 while it
+    runs.
+
     \b
     locdist status predictions/
     """
     from locdist.jobs.status import status
 
-    show(status(folder), json)
+    told = status(folder)
+    show(told, json)
+    raise typer.Exit(told.code)
 
 
 def methods() -> None:

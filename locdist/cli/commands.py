@@ -92,7 +92,7 @@ def predict(
 
     spec = _method(method, k, kernel, bandwidth, ridge, param)
     chosen: dict[str, Any] = {
-        "keep": _kept(keep),
+        "keep": opt.keep(keep),
         "extras": opt.names(extras),
         "explain": explain,
         "recall": recall,
@@ -131,7 +131,7 @@ def neighbors(
 
     chosen: dict[str, Any] = {
         "k": k,
-        "keep": _kept(keep),
+        "keep": opt.keep(keep),
         "recall": recall,
         "limit": limit,
         "overwrite": overwrite,
@@ -186,7 +186,7 @@ def transform(
     spec = _method(method, k, kernel, bandwidth, ridge, param)
     rows = _dataset(support, key, features, target, id, weight, scaling, metric)
     chosen: dict[str, Any] = {
-        "keep": _kept(keep),
+        "keep": opt.keep(keep),
         "extras": opt.names(extras),
         "explain": explain,
         "recall": recall,
@@ -243,7 +243,3 @@ def _method(
     given = {"k": k, "kernel": kernel, "bandwidth": width, "ridge": ridge}
     named = {name: value for name, value in given.items() if value is not None}
     return {"name": name, **named, **opt.parameters(param)}
-
-
-def _kept(keep: list[str] | None) -> list[str] | None:
-    return None if keep is None else opt.names(keep)

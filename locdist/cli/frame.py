@@ -3,7 +3,7 @@
 import functools
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, Protocol
 
 import typer
@@ -11,6 +11,8 @@ import typer
 from locdist.errors import LocdistError, UsageError
 
 P = ParamSpec("P")
+_SILENT = ("empty", "not_finite", "bad_query")  # rows without an answer
+_DEFICIENT = "all predictions are minimum-norm: more features than neighbors allow; use a larger k or --ridge"
 
 
 class Result(Protocol):
@@ -63,7 +65,10 @@ def carry_out(
     if context.parent is not None and context.parent.info_name == "plan":
         show(tell(*given, **chosen, executor=run["executor"]), json)
     else:
-        show(do(*given, **chosen, **run), json)
+        done = do(*given, **chosen, **run)
+        show(done, json)
+        if not json and _minimum_norm(getattr(done, "status", {})):
+            typer.echo(_DEFICIENT)
 
 
 def running(executor: str, workers: int | None, processes: bool, quiet: bool) -> dict[str, Any]:
@@ -83,3 +88,9 @@ def running(executor: str, workers: int | None, processes: bool, quiet: bool) ->
 def continuing(words: list[str]) -> str:
     """The command line that continues a run: the same, but it must not begin by deleting what is finished."""
     return shlex.join(["locdist", *(word for word in words[1:] if word != "--overwrite")])
+
+
+def _minimum_norm(status: Mapping[str, int]) -> bool:
+    """Whether no answered row has slopes that are identified."""
+    answered = {name for name, rows in status.items() if rows and name not in _SILENT}
+    return answered == {"rank_deficient"}

@@ -114,14 +114,22 @@ RecallOfRun = Annotated[
 # The output
 Keep = Annotated[
     list[str] | None,
-    _option("--keep", panel=_OUTPUT, help="Input columns to keep; the id by default.", metavar="NAME"),
+    _option(
+        "--keep",
+        panel=_OUTPUT,
+        help="Input columns to keep, '*' for all; the id by default.",
+        metavar="NAME",
+    ),
 ]
 Extras = Annotated[
     list[str] | None,
     _option("--extras", panel=_OUTPUT, help="spread, effective, coefficients: more columns.", metavar="NAME"),
 ]
 Explain = Annotated[
-    int, _option("--explain", panel=_OUTPUT, help="Neighbors to list with each prediction.", metavar="N")
+    int,
+    _option(
+        "--explain", panel=_OUTPUT, help="Neighbors to list with each prediction, at most k.", metavar="N"
+    ),
 ]
 Overwrite = Annotated[bool, _option("--overwrite", panel=_OUTPUT, help="Replace what the folder holds.")]
 
@@ -155,13 +163,16 @@ def names(given: Sequence[str] | None) -> list[str]:
 
 
 def columns(given: Sequence[str] | None) -> dict[str, float]:
-    """Columns with their multipliers, 1 where none is given. A colon without a number is part of the name."""
-    parts = {}
-    for each in names(given):
-        name, colon, factor = each.rpartition(":")
-        number = _number(factor) if colon and name else None
-        parts.update({each: 1.0} if number is None else {name: number})
-    return parts
+    """Columns with their multipliers, 1 where none is given."""
+    return dict(_weighted(each) for each in names(given))
+
+
+def keep(given: Sequence[str] | None) -> list[str] | str | None:
+    """Columns to keep, or "*" for all."""
+    if given is None:
+        return None
+    told = names(given)
+    return "*" if "*" in told else told
 
 
 def bandwidth(given: str) -> float | str | dict[str, float]:
@@ -190,6 +201,20 @@ def max_bad(given: str | None) -> float | None:
         wanted = "bad queries allowed as a share below 100% or a whole number"
         raise UsageError(wanted, repr(given), "Write --max-bad 0.1% or --max-bad 100.")
     return value / 100 if share else value
+
+
+def _weighted(given: str) -> tuple[str, float]:
+    name, colon, factor = given.rpartition(":")
+    if not colon:
+        return given, 1.0
+    number = _number(factor)
+    if number is None or not name:
+        raise UsageError(
+            "a column, or NAME:MULTIPLIER with a number",
+            f"{given!r}: bad multiplier {factor!r}" if name else f"{given!r}: no column",
+            "Write lat:2. A colon that belongs to the name needs a multiplier behind it: time:utc:1.",
+        )
+    return name, number
 
 
 def _parameter(given: str) -> tuple[str, Any]:

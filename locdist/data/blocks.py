@@ -22,7 +22,7 @@ from locdist.data.columns import (
     inspect_numbers,
     inspect_vectors,
 )
-from locdist.data.profile import MAX_CATEGORIES, ColumnProfile, scaling_of
+from locdist.data.profile import MAX_CATEGORIES, ColumnProfile
 from locdist.errors import DataError, UsageError
 
 Matrix = npt.NDArray[Any]
@@ -113,11 +113,11 @@ class ColumnEncoding:
         return block, [(REASONS[1], positions == MISSING), (UNSEEN_CATEGORY, positions == UNSEEN)]
 
 
-def fit_column(column: ColumnProfile, multiplier: float, scaling: str | None) -> ColumnEncoding:
-    """The encoding of a column from its profile."""
+def fit_column(column: ColumnProfile, multiplier: float, scaling: str) -> ColumnEncoding:
+    """The encoding of a column from its profile; `scaling` is "standard" or "none"."""
     if column.categories is not None:
         return _category(column, multiplier)
-    mean, scale = _standard(column) if scaling_of(scaling, column.kind) == "standard" else ((), ())
+    mean, scale = _standard(column) if scaling == "standard" else ((), ())
     return ColumnEncoding(
         column.name, column.kind, len(column.moments.mean), column.type, mean, scale, multiplier
     )

@@ -224,7 +224,7 @@ def _fill(chunk: pa.Array, values: Matrix, reasons: npt.NDArray[np.int8]) -> Non
     fit into one.
     """
     present = ~_nulls(chunk)
-    chunk = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+    chunk = _storage(chunk)
     width = values.shape[1]
     right = present & (_lengths(chunk) == width)
     flat = _flat(chunk, right)
@@ -238,6 +238,10 @@ def _fill(chunk: pa.Array, values: Matrix, reasons: npt.NDArray[np.int8]) -> Non
     values[reasons != 0] = 0
 
 
+def _storage(chunk: pa.Array) -> pa.Array:
+    return chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+
+
 def _flat(chunk: pa.Array, right: Flags) -> pa.Array:
     """The numbers of all vectors that are there, one after the other."""
     if pt.is_null(chunk.type):
@@ -245,6 +249,12 @@ def _flat(chunk: pa.Array, right: Flags) -> pa.Array:
     # What stands behind a null vector is undefined, in a fixed-size list as in the others: keep only what is
     # there.
     return (chunk if right.all() else chunk.filter(pa.array(right))).flatten()
+
+
+def lengths(column: pa.ChunkedArray) -> Codes:
+    """How many numbers each vector [n] has; -1 where there is none."""
+    chunks = [np.where(_nulls(chunk), -1, _lengths(_storage(chunk))) for chunk in column.chunks]
+    return np.concatenate([np.zeros(0, np.int64), *chunks])
 
 
 def _lengths(chunk: pa.Array) -> Codes:
@@ -264,7 +274,7 @@ def _agreed_width(column: pa.ChunkedArray) -> int:
     width, row = None, 0
     for chunk in column.chunks if is_list(kind) else []:
         valid = ~_nulls(chunk)
-        chunk = chunk.storage if isinstance(chunk, pa.ExtensionArray) else chunk
+        chunk = _storage(chunk)
         lengths = _lengths(chunk)
         if valid.any():
             width = int(lengths[int(np.argmax(valid))]) if width is None else width

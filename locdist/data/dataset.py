@@ -18,6 +18,7 @@ from locdist.errors import UsageError, did_you_mean
 
 Columns = str | Sequence[str] | Mapping[str, float]
 Parts = tuple[tuple[str, float], ...]
+Scaling = str | tuple[tuple[str, str], ...] | None
 METRICS = ("l2", "cosine", "ip")
 SCALINGS = ("standard", "none")
 
@@ -37,8 +38,11 @@ class Roles:
     weight, id : str or None
         How much a row counts (at least 0); what a row is called (integers or strings).
     metric : {"l2", "cosine", "ip"}
-    scaling : {"standard", "none"} or None
-        None: standard for columns of numbers, none for columns of vectors.
+        How rows are compared; "cosine" is l2 between keys brought to length 1.
+    scaling : {"standard", "none"}, tuple of (role, scaling), or None
+        Of both roles, or of each on its own ("key", "features"). Where it is not said: "standard" for columns
+        of numbers, "none" for columns of vectors, and "none" for a key of metric "cosine", whose directions
+        start at zero, not at the mean.
     """
 
     key: Parts
@@ -47,12 +51,11 @@ class Roles:
     weight: str | None = None
     id: str | None = None
     metric: str = "l2"
-    scaling: str | None = None
+    scaling: Scaling = None
 
     def __post_init__(self) -> None:
         _one_of("metric", self.metric, METRICS)
-        if self.scaling is not None:
-            _one_of("scaling", self.scaling, SCALINGS)
+        _check_scaling(self.scaling, bool(self.features))
         for role, parts in (("key", self.key), ("features", self.features)):
             _check_parts(role, parts)
         if not self.key:
@@ -66,6 +69,14 @@ class Roles:
         """The columns of the key, or of the features (which are the key where none are named)."""
         return self.key if role == "key" else self.features or self.key
 
+    def scaling_of(self, role: Literal["key", "features"], kind: str) -> str:
+        """The scaling of a column of a role: as asked, or by its kind. Vectors come with a geometry of their
+        own, numbers with units.
+        """
+        asked = dict(self.scaling).get(role) if isinstance(self.scaling, tuple) else self.scaling
+        as_it_is = kind == "vector" or (role == "key" and self.metric == "cosine")
+        return asked or ("none" if as_it_is else "standard")
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that has a role, once."""
@@ -75,7 +86,8 @@ class Roles:
     def to_json(self) -> dict[str, Any]:
         """The roles as plain values."""
         pairs = {"key": [list(part) for part in self.key], "features": [list(part) for part in self.features]}
-        return asdict(self) | pairs | {"target": list(self.target)}
+        scaling = dict(self.scaling) if isinstance(self.scaling, tuple) else self.scaling
+        return asdict(self) | pairs | {"target": list(self.target), "scaling": scaling}
 
 
 @dataclass(frozen=True)
@@ -112,7 +124,7 @@ def dataset(
     target: str | Sequence[str] | None = None,
     weight: str | None = None,
     id: str | None = None,
-    scaling: str | None = None,
+    scaling: str | Mapping[str, str] | None = None,
     metric: str = "l2",
     bad_files: Literal["raise", "skip"] = "raise",
 ) -> Dataset:
@@ -129,7 +141,9 @@ def dataset(
     weight, id : str, optional
         Ids name rows in outputs, and order rows at equal distances. Ids that repeat are legal; between such
         rows a tie goes to the row that comes first in the data, so it depends on the order of the files.
-    scaling : {"standard", "none"}, optional
+    scaling : {"standard", "none"}, or mapping of role to it, optional
+        {"key": "none"} leaves the key as it is and the features to their default. By default columns of
+        numbers are standardized, columns of vectors and keys of metric "cosine" are not.
     metric : {"l2", "cosine", "ip"}
         See `Roles`.
     bad_files : {"raise", "skip"}
@@ -143,8 +157,21 @@ def dataset(
         When files are missing, damaged or disagree.
     """
     names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
-    roles = Roles(_parts(key), _parts(features or ()), names, weight, id, metric, scaling)
+    told = tuple(sorted(scaling.items())) if isinstance(scaling, Mapping) else scaling
+    roles = Roles(_parts(key), _parts(features or ()), names, weight, id, metric, told)
     return Dataset(source(data, bad_files=bad_files), roles)
+
+
+def checked(support: object) -> Dataset:
+    """The support that a job was given, refused unless it is a dataset: a path or a table has no roles."""
+    if isinstance(support, Dataset):
+        return support
+    given = f"a support of type {type(support).__name__}"
+    raise UsageError(
+        "ld.dataset(...) as the support",
+        given,
+        "Wrap it and say what its columns are for: ld.dataset(support, key=..., target=...).",
+    )
 
 
 def _parts(columns: Columns) -> Parts:
@@ -172,7 +199,21 @@ def _check_parts(role: str, parts: Parts) -> None:
             )
 
 
-def _one_of(name: str, given: str, known: Sequence[str]) -> None:
+def _check_scaling(scaling: Scaling, features: bool) -> None:
+    if not isinstance(scaling, tuple):
+        if scaling is not None:
+            _one_of("scaling", scaling, SCALINGS)
+        return
+    for role, each in scaling:
+        _one_of("roles to scale", role, ("key", "features"))
+        _one_of(f"scaling of the {role}", each, SCALINGS)
+        if role == "features" and not features:
+            raise UsageError(
+                "features to scale", "none: they are the key", "Name the features, or scale the key."
+            )
+
+
+def _one_of(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise UsageError(f"{name} as one of {', '.join(known)}", repr(given), did_you_mean(given, known))
 

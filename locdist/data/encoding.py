@@ -16,12 +16,7 @@ import pyarrow as pa
 from locdist.data.blocks import UNSEEN_CATEGORY, ColumnEncoding, column_from_json, deviation, fit_column
 from locdist.data.columns import directions
 from locdist.data.dataset import Roles
-from locdist.data.profile import (
-    ZERO_VECTOR,
-    Profile,
-    kind_of,
-    scaling_of,
-)
+from locdist.data.profile import ZERO_VECTOR, Profile, kind_of
 from locdist.data.schema import plain, promote
 from locdist.errors import DataError, did_you_mean
 
@@ -78,9 +73,10 @@ class Encoding:
             raise DataError(
                 "at least one good row of the support", reasons, "Check the columns of the roles."
             )
+        scaled = role if roles.features else "key"
         columns = tuple(
-            fit_column(profile.column(name), multiplier, roles.scaling)
-            for name, multiplier in roles.parts(role)
+            fit_column(column, multiplier, roles.scaling_of(scaled, column.kind))
+            for column, multiplier in ((profile.column(name), each) for name, each in roles.parts(role))
         )
         small = all(column.kind == "vector" and column.type in _FLOAT32 for column in columns)
         return Encoding(
@@ -91,6 +87,11 @@ class Encoding:
     def width(self) -> int:
         """Columns of the matrix."""
         return sum(column.width for column in self.columns)
+
+    @property
+    def late(self) -> bool:
+        """Whether a zero vector is known only once it is encoded, because columns are centred before."""
+        return self.normalize and any(column.scale or column.kind == "category" for column in self.columns)
 
     @property
     def row_bytes(self) -> int:
@@ -178,7 +179,7 @@ def spread_warning(profile: Profile, roles: Roles) -> str | None:
         name: multiplier * float(deviation(profile.column(name)).max(initial=0.0))
         for name, multiplier in roles.key
         if profile.column(name).kind != "category"
-        and scaling_of(roles.scaling, profile.column(name).kind) == "none"
+        and roles.scaling_of("key", profile.column(name).kind) == "none"
     }
     positive = {name: spread for name, spread in spreads.items() if spread > 0}
     wide, narrow = (pick(positive, key=positive.__getitem__, default="") for pick in (max, min))

@@ -6,8 +6,8 @@ rounds them away).
 """
 
 import functools
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from locdist.data.columns import (
 from locdist.data.dataset import Dataset
 from locdist.data.moments import Distinct, Moments
 from locdist.data.schema import is_number, is_vector, plain
-from locdist.errors import DataError
 
 MAX_CATEGORIES = 1_000
 MAX_CLASSES = 10_000
@@ -35,6 +34,7 @@ ZERO_VECTOR = "zero vector"
 NEGATIVE = "negative"
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,6 @@ class ColumnProfile:
 
     def merge(self, other: "ColumnProfile") -> "ColumnProfile":
         """What is known from both."""
-        widths = len(self.moments.mean), len(other.moments.mean)
-        if all(widths) and widths[0] != widths[1]:
-            given = f"{min(widths)} in some and {max(widths)} in others"
-            raise DataError(
-                f"vectors of one length in column {self.name!r}", given, "Write all files with one length."
-            )
         categories, classes = _merged(self.categories, other.categories), _merged(self.classes, other.classes)
         return ColumnProfile(
             self.name, self.kind, self.type, self.moments.merge(other.moments), categories, classes
@@ -119,16 +113,19 @@ class Profile:
     bad: tuple[BadRows, ...]
 
     @staticmethod
-    def of(table: pa.Table, dataset: Dataset, start: int = 0) -> "Profile":
-        """The profile of a table that holds rows of `dataset.source` from number `start` on."""
-        looks = [_look(table, name, dataset, start) for name in dataset.roles.columns]
+    def of(table: pa.Table, dataset: Dataset, rows: Rows | None = None) -> "Profile":
+        """The profile of a table that holds `rows` [n] of `dataset.source`, by default its first ones. Its
+        vectors are of one length (`locdist.data.lengths` tells others apart).
+        """
+        numbers = np.arange(table.num_rows) if rows is None else rows
+        looks = [_look(table, name, dataset) for name in dataset.roles.columns]
         if dataset.roles.metric == "cosine":
             looks = _with_zero_vectors(looks, dataset)
         good = np.ones(table.num_rows, np.bool_)
         for look in looks:
             good &= look.reasons == 0
         columns = tuple(look.column_profile(table, dataset, good) for look in looks)
-        bad = [found for look in looks for found in look.bad_rows(table, dataset, start)]
+        bad = [found for look in looks for found in look.bad_rows(table, dataset, numbers)]
         return Profile(table.num_rows, int(good.sum()), columns, tuple(sorted(bad, key=_place)))
 
     def merge(self, other: "Profile") -> "Profile":
@@ -140,6 +137,13 @@ class Profile:
         return Profile(
             self.rows + other.rows, self.good + other.good, columns, tuple(sorted(bad.values(), key=_place))
         )
+
+    def with_bad(self, other: "Profile", bad: Sequence[BadRows]) -> "Profile":
+        """With the rows of another profile, none of which is good, for these reasons besides its own."""
+        merged = Profile(self.rows, self.good, (), self.bad)
+        for each in (Profile(other.rows, 0, (), other.bad), *(Profile(0, 0, (), (one,)) for one in bad)):
+            merged = merged.merge(each)
+        return replace(merged, columns=self.columns)
 
     def column(self, name: str) -> ColumnProfile:
         """What is known about a column."""
@@ -206,13 +210,11 @@ class _Look:
             Distinct.of(kept, MAX_CLASSES) if voted else None,
         )
 
-    def bad_rows(self, table: pa.Table, dataset: Dataset, start: int) -> list[BadRows]:
+    def bad_rows(self, table: pa.Table, dataset: Dataset, numbers: Rows) -> list[BadRows]:
         found = []
         for reason in np.unique(self.reasons[self.reasons != 0]).tolist():
             rows = np.flatnonzero(self.reasons == reason)
-            first = tuple(
-                _example(table, self.name, row, dataset, start) for row in rows[:MAX_EXAMPLES].tolist()
-            )
+            first = examples(table, self.name, rows, dataset, numbers)
             found.append(BadRows(self.name, _REASONS[reason], len(rows), first))
         return found
 
@@ -220,30 +222,18 @@ class _Look:
 _REASONS = (*REASONS, NEGATIVE, ZERO_VECTOR)
 
 
-def _look(table: pa.Table, name: str, dataset: Dataset, start: int) -> _Look:
+def _look(table: pa.Table, name: str, dataset: Dataset) -> _Look:
     column = table.column(name)
     kind, inside = kind_of(column.type), str(number_type(column.type))
     if kind == "category":
         return _Look(name, kind, inside, None, pc.is_null(decoded(column)).to_numpy().astype(np.int8))
     if kind == "vector":
-        try:
-            values, reasons = inspect_vectors(column, np.float64)
-        except DataError as error:
-            raise _placed(error, name, dataset, start) from error
+        values, reasons = inspect_vectors(column, np.float64)
         return _Look(name, kind, inside, values, reasons)
     scalars, reasons = inspect_numbers(column)
     if name == dataset.roles.weight:
         reasons[scalars < 0] = _REASONS.index(NEGATIVE)
     return _Look(name, kind, inside, scalars[:, None], reasons)
-
-
-def _placed(error: DataError, name: str, dataset: Dataset, start: int) -> DataError:
-    file, row = dataset.source.locate(start)
-    return DataError(
-        f"{error.expected} in column {name!r}",
-        f"{error.given}, counted from row {row} of {file}",
-        error.remedy,
-    )
 
 
 def _with_zero_vectors(looks: list[_Look], dataset: Dataset) -> list[_Look]:
@@ -252,9 +242,7 @@ def _with_zero_vectors(looks: list[_Look], dataset: Dataset) -> list[_Look]:
     """
     names = [name for name, _ in dataset.roles.key]
     key = [look for look in looks if look.name in names]
-    scaled = any(
-        look.values is None or scaling_of(dataset.roles.scaling, look.kind) != "none" for look in key
-    )
+    scaled = any(look.values is None or dataset.roles.scaling_of("key", look.kind) != "none" for look in key)
     if scaled:
         return looks
     zero = functools.reduce(
@@ -266,16 +254,16 @@ def _with_zero_vectors(looks: list[_Look], dataset: Dataset) -> list[_Look]:
     return [marked if look is first else look for look in looks]
 
 
-def scaling_of(scaling: str | None, kind: str) -> str:
-    """The scaling of a column: as asked, or by its kind. Vectors come with a geometry of their own, numbers
-    with units.
-    """
-    return scaling or ("none" if kind == "vector" else "standard")
-
-
-def _example(table: pa.Table, name: str, row: int, dataset: Dataset, start: int) -> Example:
-    file, file_row = dataset.source.locate(start + row)
-    return Example(start + row, file, file_row, repr(table.column(name)[row].as_py())[:80])
+def examples(table: pa.Table, name: str, rows: Rows, dataset: Dataset, numbers: Rows) -> tuple[Example, ...]:
+    """The first of some rows of a table, which are rows `numbers` [n] of the source."""
+    return tuple(
+        Example(
+            int(numbers[row]),
+            *dataset.source.locate(int(numbers[row])),
+            repr(table.column(name)[row].as_py())[:80],
+        )
+        for row in rows[:MAX_EXAMPLES].tolist()
+    )
 
 
 def _place(found: BadRows) -> tuple[str, str]:

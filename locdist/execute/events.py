@@ -14,13 +14,14 @@ class Failure:
     """Why an attempt failed.
 
     `kind` is "usage", "data", "machine" or "internal" (an exception of the code itself, which would only come
-    again); only machine failures are worth another attempt. `cause` is one line, `traceback` the remote one
-    or empty.
+    again); only machine failures are worth another attempt, and of these not a `lasting` one, a full disk.
+    `cause` is one line, `traceback` the remote one or empty.
     """
 
     kind: str
     cause: str
     traceback: str = ""
+    lasting: bool = False
 
 
 @dataclass(frozen=True)

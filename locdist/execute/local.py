@@ -5,6 +5,7 @@ compute, and threads share the opened index. Spawned processes are for tasks tha
 that may bring their process down.
 """
 
+import numbers
 import queue
 import threading
 from collections.abc import Iterator, Sequence
@@ -43,9 +44,11 @@ class Local(Executor):
     _seats: dict[int, list[ProcessSeat]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.workers is not None and self.workers < 1:
+        if self.workers is not None and not (_is_whole(self.workers) and self.workers >= 1):
             raise UsageError(
-                "workers >= 1", str(self.workers), "Leave it out to use the cores of this machine."
+                "workers as a whole number >= 1",
+                repr(self.workers),
+                "Leave it out to use the cores of this machine.",
             )
 
     def capacity(self) -> Resources:
@@ -101,6 +104,10 @@ class Local(Executor):
         for seat in seats[:count]:
             seat.prepare()
         return seats[:count]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _feed(calls: Calls, seats: int, inbox: Inbox, outbox: Outbox) -> Iterator[Finished | None]:

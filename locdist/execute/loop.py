@@ -8,6 +8,7 @@ import json
 import signal
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from locdist.data.store import Store
@@ -110,6 +111,7 @@ class Loop:
         self.ran.add(stage.name)
         self.counts[stage.name] = counts = _counted(len(stage.tasks), done)
         self.tell(StageStarted(stage, len(done), counts.rows, sum(task.rows for task in stage.tasks)))
+        self.status("running")
 
     def rounds(self, stage: Stage, todo: tuple[Task, ...], done: dict[str, Record]) -> dict[str, Failure]:
         """Attempt all tasks, then those that failed for a reason that may pass, ...; returns what failed for
@@ -171,10 +173,11 @@ class Loop:
 
     def failed(self, stage: Stage, task: Task, failure: Failure, number: int) -> bool:
         """Keep the traceback of a failed attempt; True when there will be no other."""
-        final = failure.kind != "machine" or number == self.attempts
+        final = failure.kind != "machine" or failure.lasting or number == self.attempts
         text = f"attempt {number} of task {task.name} of stage {stage.name}, inputs {_inputs(task)}\n"
         text += f"{failure.cause}\n\n"
-        self.folder.write(f"{ERRORS}/{stage.name}/{task.name}.txt", (text + failure.traceback).encode())
+        with suppress(MachineError):  # where the disk is full: the cause is told all the same
+            self.folder.write(f"{ERRORS}/{stage.name}/{task.name}.txt", (text + failure.traceback).encode())
         if final:
             now = self.counts[stage.name]
             self.counts[stage.name] = replace(now, failed=now.failed + 1)
@@ -207,7 +210,10 @@ class Loop:
         """Write status.json, unless it is younger than `every` seconds."""
         if time.monotonic() - self.written >= every or not self.written:
             self.written = time.monotonic()
-            write_status(self.folder, RunStatus(state, exit_code, message, self.command, dict(self.counts)))
+            with suppress(MachineError):  # it may lag; what cannot be written ends the tasks, not the others
+                write_status(
+                    self.folder, RunStatus(state, exit_code, message, self.command, dict(self.counts))
+                )
 
 
 def _counted(total: int, done: Mapping[str, Record]) -> Counts:
@@ -233,11 +239,9 @@ def _failed(stage: Stage, failures: Mapping[str, Failure]) -> LocdistError:
     """One error for all tasks that failed: of the class of the first that repeating would not help."""
     first = next((name for name in failures if failures[name].kind != "machine"), next(iter(failures)))
     task = next(task for task in stage.tasks if task.name == first)
-    others = (
-        f" ({len(failures) - 1} other tasks failed too: {', '.join(list(failures)[:5])})"
-        if len(failures) > 1
-        else ""
-    )
+    rest = [name for name in failures if name != first]
+    listed = ", ".join(rest[:5]) + (", ..." if len(rest) > 5 else "")
+    others = f" ({len(rest)} other{' tasks' if rest[1:] else ''} failed too: {listed})" if rest else ""
     kinds = {"usage": UsageError, "data": DataError, "machine": MachineError}
     return kinds.get(failures[first].kind, LocdistError)(
         f"task {first!r} of stage {stage.name!r} to finish",

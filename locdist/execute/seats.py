@@ -16,10 +16,11 @@ from contextlib import contextmanager
 from multiprocessing import connection
 from typing import Any
 
-from locdist.errors import MachineError, UsageError
+from locdist.errors import LocdistError, MachineError, UsageError
 from locdist.execute.events import Failure
 from locdist.execute.threads import environment, keep_memory, limit_this_thread
 from locdist.execute.worker import Finished, attempted, failure_of
+from locdist.plan.lock import UNGUARDED, WORKER, leave_if_imported
 from locdist.plan.plan import Attempt, Function, Task
 from locdist.plan.records import Record
 
@@ -81,9 +82,10 @@ class ProcessSeat(Seat):
         """Start the process if there is none, without waiting, so that several start at the same time."""
         if self._process is not None and self._process.is_alive():
             return
+        leave_if_imported()
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True, name="locdist-worker")
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True, name=WORKER)
         with _SPAWNING, _with_environment(environment(self._threads)):
             self._process.start()
         theirs.close()
@@ -94,12 +96,7 @@ class ProcessSeat(Seat):
         try:
             self._ready = self._ready or self._pipe.recv_bytes() == b"ready"
         except (EOFError, ConnectionError):
-            raise MachineError(
-                "a worker process to start",
-                self._ended(),
-                "Its own message is above. Worker processes import the script that started the run: start it "
-                "below `if __name__ == '__main__':`, or use threads (the default).",
-            ) from None
+            raise self._not_started() from None
 
     def call(self, task: Task, attempt: Attempt) -> Finished:
         if self._closed:
@@ -120,6 +117,16 @@ class ProcessSeat(Seat):
         if self._process is not None:
             self._process.kill()  # whatever it writes is written under a temporary name
             self._process.join()
+
+    def _not_started(self) -> LocdistError:
+        remedy = (
+            "Worker processes import the script that started the run: start it below "
+            "`if __name__ == '__main__':`, or use threads (the default)."
+        )
+        ended, expected = self._ended(), "a worker process to start"
+        if self._process.exitcode == UNGUARDED:
+            return UsageError(expected, "one that began the run of its script once more", remedy)
+        return MachineError(expected, ended, f"Its own message is above. {remedy}")
 
     def _message(self, task: Task, attempt: Attempt) -> bytes:
         """The call, with the function when the process does not have it yet."""

@@ -1,5 +1,6 @@
 """What a worker does with one attempt of one task, the same for every executor."""
 
+import errno
 import os
 import socket
 import threading
@@ -21,6 +22,12 @@ RETRIED = (
     EOFError,
     RuntimeError,
 )  # RuntimeError: FAISS's and torch's reports of a full device
+
+LASTING = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the quota of the disk is used up",
+    errno.EROFS: "the disk can only be read",
+}
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ def attempted(function: Function, task: Task, attempt: Attempt) -> Finished:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - SystemExit and panics would end a thread without a word
-        outcome = failure_of(error)
+        outcome = failure_of(error, attempt.folder.uri)
     return Finished(task, outcome, time.perf_counter() - start)
 
 
@@ -75,10 +82,24 @@ def perform(function: Function, task: Task, attempt: Attempt) -> Record:
     return commit(attempt.folder, replace(record, seconds=time.perf_counter() - start))
 
 
-def failure_of(error: BaseException) -> Failure:
-    """An exception as a failure; says whether another attempt could help."""
+def failure_of(error: BaseException, folder: str = "") -> Failure:
+    """An exception, met in a task that writes to `folder`, as a failure; says whether another attempt could
+    help.
+    """
     cause = str(error) if isinstance(error, LocdistError) else f"{type(error).__name__}: {error}"
-    return Failure(_kind(error), cause, "".join(traceback.format_exception(error)))
+    lasting = _lasting(error)
+    if lasting:
+        cause = f"{lasting} while writing to {folder}: {cause}"
+    return Failure(_kind(error), cause, "".join(traceback.format_exception(error)), bool(lasting))
+
+
+def _lasting(error: BaseException | None) -> str:
+    """What is wrong with a disk that an immediate attempt would find the same, or an empty string."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in LASTING:
+            return LASTING[error.errno]
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def _kind(error: BaseException) -> str:

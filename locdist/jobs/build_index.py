@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from locdist.data.dataset import Dataset
-from locdist.data.profile import Profile
+from locdist.data.dataset import Dataset, checked
+from locdist.data.lengths import Profiles
 from locdist.data.schema import row_bytes
 from locdist.data.source import Span
 from locdist.data.store import Store
@@ -42,12 +42,12 @@ from locdist.jobs.request import (
     unsettle,
     versions,
 )
-from locdist.jobs.support import Fitted, Recipe
+from locdist.jobs.support import Fitted, Recipe, late_error
 from locdist.plan.cost import Estimate
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Resources, Stage, Task, remaining
 from locdist.plan.records import Record
-from locdist.search.build import SAMPLE_ROWS, Choice, choose, shard_ranges
+from locdist.search.build import SAMPLE_ROWS, Choice, check_lists, choose, shard_ranges
 from locdist.search.generation import Generation, array, open_index
 from locdist.search.layout import LISTS, MANIFEST, Layout, ShardFile, digest
 
@@ -73,6 +73,9 @@ class Options:
             raise UsageError(
                 "bad as 'raise' or 'drop'", repr(self.bad), "Say what happens to rows that cannot be used."
             )
+        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
+            raise UsageError("seed, a whole number from 0 to 2^31 - 1", repr(self.seed), "0 is the default.")
+        check_lists(self.codes, self.nlist)
 
 
 def build_index(
@@ -105,7 +108,8 @@ def build_index(
         Share of the true k nearest neighbors that searches are tuned to find, in (0, 1].
     codes : {"exact", "fp16", "flat"}, optional
         What is scanned: all rows, or lists of half- or single-precision codes. Chosen from rows and width by
-        default.
+        default. Where some key lies so far out that half precision would lose the others, "fp16" becomes
+        "flat", and the notes of the index say so.
     nlist : int, optional
         Number of lists; about 2 √n by default.
     bad : {"raise", "drop"}
@@ -135,7 +139,7 @@ def build_index(
     """
     options = Options(recall, codes, nlist, bad, seed)
     folder = Store.at(out)
-    manifest = requested(support, options)
+    manifest = requested(checked(support), options)
     with claimed(folder, manifest, inputs(support.source), overwrite) as claim:
         if claim.resumed and folder.exists(MANIFEST):
             _sweep(folder)  # a driver that died last of all leaves it
@@ -146,7 +150,8 @@ def build_index(
 
 
 def requested(support: Dataset, options: Options) -> Manifest:
-    """What `build_index` pins in its folder."""
+    """What `build_index` pins in its folder; refuses options that do not fit the support."""
+    Extent.of(support).choice(support, options.codes, options.nlist)
     request = {"roles": support.roles.to_json(), **asdict(options)}
     return Manifest("build-index", request, snapshot(support.source), versions())
 
@@ -172,7 +177,12 @@ class BuildIndex:
         packed = [record for _, record in sorted(records["pack"].items())]
         lists = ipc(self._lists(packed))
         self.folder.write(LISTS, lists)
-        source, recipe, space, choice = self.support.source, self._recipe, _space(records), self._choice
+        source, recipe, space, choice = (
+            self.support.source,
+            self._recipe,
+            _space(records),
+            self._packed(records),
+        )
         layout = Layout(
             rows=sum(record.rows for record in packed),
             width=recipe.key.width,
@@ -191,7 +201,7 @@ class BuildIndex:
             source={
                 "fingerprint": source.fingerprint,
                 "files": len(source.files),
-                **self.fitted.source(recipe.roles),
+                **self.fitted.source(_late(records)[0], self._switched(records)),
             },
             versions=versions(),
         )
@@ -211,8 +221,8 @@ class BuildIndex:
     def fitted(self) -> Fitted:
         """What all profiles say together, in the order of the partitions; only once they are complete."""
         texts = each_file(self.folder, self._files(PROFILE))
-        profile = reduce(Profile.merge, (Profile.from_json(json.loads(text)) for text in texts))
-        return Fitted.of(profile, self.support.roles, self.options.bad)
+        profiles = reduce(Profiles.merge, (Profiles.from_json(json.loads(text)) for text in texts))
+        return Fitted.of(profiles.settled(), self.support.roles, self.options.bad)
 
     @functools.cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
@@ -242,13 +252,17 @@ class BuildIndex:
         return self._over_rows("assign", function, lambda rows: extent.assign(rows, lists), RUN, COUNTS)
 
     def _pack(self, records: Records) -> Stage:
+        late, first = _late(records)
+        if late and (self.options.bad == "raise" or not self.counts[0].any()):
+            raise late_error(late, self.support, first)
         counts, ranges = self.counts[0], shard_ranges(self.counts[0], self._recipe.row_bytes)
         tasks = tuple(
             Task(f"shard-{number:05}", (f"shards/shard-{number:05}.arrow",), bounds, _rows(counts, bounds))
             for number, bounds in enumerate(ranges)
         )
-        largest = Extent.fitted(self._recipe).pack(max(task.rows for task in tasks), self._choice)
-        function = PackShard(self._files(RUN), self._choice, _space(records))
+        choice = self._packed(records)
+        largest = Extent.fitted(self._recipe).pack(max(task.rows for task in tasks), choice)
+        function = PackShard(self._files(RUN), choice, _space(records))
         return Stage("pack", tasks, function, Resources(memory=largest.memory))
 
     def _over_rows(
@@ -278,6 +292,19 @@ class BuildIndex:
         options, metric = self.options, self.support.roles.metric
         return choose(self.support.rows, width, size, metric, options.codes, options.nlist)
 
+    def _packed(self, records: Records) -> Choice:
+        """The choice as the sample left it."""
+        return replace(self._choice, codes=records["train"]["train"].data["codes"])
+
+    def _switched(self, records: Records) -> str | None:
+        """A note where the sample changed the kind of the codes."""
+        chosen, packed = self._choice.codes, self._packed(records).codes
+        if chosen == packed:
+            return None
+        return (
+            f"codes are {packed}, not {chosen}: some keys lie very far out, and the others would lose digits"
+        )
+
     @property
     def _lists_to_assign(self) -> int:
         return 0 if self._choice.codes == "exact" else self._choice.nlist
@@ -297,6 +324,12 @@ class BuildIndex:
 def _space(records: Records) -> Space:
     data = records["train"]["train"].data
     return Space(tuple(data["center"]), data["scale"])
+
+
+def _late(records: Records) -> tuple[int, int]:
+    """How many rows turned out bad after the profile, and the first of them (0 without any)."""
+    told = [record.data for record in records["assign"].values() if record.data["late"]]
+    return sum(data["late"] for data in told), min((data["first"] for data in told), default=0)
 
 
 def _rows(counts: NDArray[np.int64], bounds: tuple[int, int]) -> int:

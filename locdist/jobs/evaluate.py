@@ -1,8 +1,8 @@
 """`evaluate`: how good a finished prediction is, streamed over its partitions.
 
-The truth is a column that the job was told to keep (another column of the output may have the same name), or
-it is read from the queries that the manifest pinned: output row i is query i. Rows without a prediction and rows without a truth are counted and never scored as something
-they are not.
+The truth is a column that the job was told to keep (another one of the output may have the same name), or it
+is read from the queries that the manifest pinned: output row i is query i. Rows without a prediction and rows
+without a truth are counted and never scored as something they are not.
 """
 
 import json

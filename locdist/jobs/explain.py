@@ -34,6 +34,7 @@ from locdist.plan.manifest import Manifest, read_manifest
 from locdist.search.generation import Generation, open_index
 
 CLOSE = 1e-9  # relative: what another machine's arithmetic may change
+ROUNDING = 1e-7  # √(p (1 − p)) is below this when p is 0 or 1 to within rounding
 
 
 def explain(folder: str | Path, row: int | None = None, id: Any = None) -> Explanation:
@@ -118,7 +119,9 @@ class _Finished:
             raise UsageError("the row or the id of a query", given, "Give one: --row 17, or --id NAME.")
         row = self._row_of(id) if row is None else row
         if not self.output.rows:
-            raise UsageError("an output with rows", f"none in {self.folder.uri}", "There is nothing to explain.")
+            raise UsageError(
+                "an output with rows", f"none in {self.folder.uri}", "There is nothing to explain."
+            )
         if not 0 <= row < self.output.rows:
             wanted = f"a row from 0 to {self.output.rows - 1:,}"
             raise UsageError(wanted, f"{row}", "Rows are numbered over all input files, from 0.")
@@ -164,7 +167,7 @@ class _Retold:
         finished, told = self.finished, self.told
         names = list(told)
         values = {name: told[name] for name in names[: names.index("status")]}
-        spread = {name: _visible(value) for name, value in told.items() if name.startswith("spread")}
+        spread = {name: self._seen(value) for name, value in told.items() if name.startswith("spread")}
         kept = {name: value for name, value in self.stored.items() if name not in told}
         return Explanation(
             folder=finished.folder.uri,
@@ -172,7 +175,7 @@ class _Retold:
             query=kept,
             method=finished.method.spec,
             status=told["status"],
-            prediction=values,
+            prediction=self._by_class(values),
             spread=spread,
             stored_equal=all(_equal(value, self.stored[name]) for name, value in values.items()),
             effective=told["effective"],
@@ -185,6 +188,23 @@ class _Retold:
         """The output columns of the answer."""
         (told,) = self.finished.question.presentation.table(self.answers, self.finished.index).to_pylist()
         return dict(told)
+
+    @property
+    def _classes(self) -> pa.Array | None:
+        return self.finished.question.presentation.classes
+
+    def _seen(self, spread: float | None) -> float | None:
+        """The spread of a number, or of a probability without what rounding makes of a certain one."""
+        rounding = self._classes is not None and spread is not None and spread < ROUNDING
+        return 0.0 if rounding else spread
+
+    def _by_class(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Probabilities by name where the output has one list of them."""
+        if self._classes is None or "probability" not in values:
+            return values
+        chances = values["probability"] or [None] * len(self._classes)
+        names = [f"probability_{name}" for name in self._classes.to_pylist()]
+        return {"label": values["label"], **dict(zip(names, chances, strict=True))}
 
     def _coefficients(self, columns: Sequence[str]) -> dict[str, tuple[Coefficient, ...]]:
         index, answers = self.finished.index, self.answers
@@ -212,7 +232,7 @@ class _Retold:
         index = self.finished.index
         if not ids.numel():
             return []
-        if self.finished.question.presentation.classes is None:
+        if self._classes is None:
             return list(index.outcomes(ids)[0].tolist())
         codes = index.gather(Neighborhood(torch.zeros(ids.shape), ids), frozenset({"codes"})).targets
         assert codes is not None

@@ -5,6 +5,8 @@ from typing import Any
 
 from locdist.jobs.text import aligned, number, to_json
 
+MANY, MOST = 20, 5  # beyond so many classes the text has the most probable
+
 
 @dataclass(frozen=True)
 class Neighbor:
@@ -55,7 +57,8 @@ class Explanation:
         Its name and parameters.
     status : str
     prediction, spread : dict
-        By output column; spreads are standard errors of predictions and None where there is no freedom left.
+        By output column, probabilities by class however the output holds them; spreads are standard errors of
+        predictions and None where there is no freedom left.
     stored_equal : bool
         Whether the output holds the same, to a relative 1e-9.
     effective : float or None
@@ -102,10 +105,18 @@ class Explanation:
         spreads = list(self.spread.values())
         places = range(len(self.prediction))
         first = len(self.prediction) - len(spreads)  # a label has no spread, its probabilities have
-        return [
+        told = [
             (name, number(value), number(spreads[place - first]) if place >= first else "")
             for place, (name, value) in zip(places, self.prediction.items(), strict=True)
         ]
+        return self._most_probable(told) if first and len(told) > 1 + MANY else told
+
+    def _most_probable(self, told: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+        """The label and a few of many classes."""
+        chances = list(self.prediction.values())
+        order = sorted(range(1, len(told)), key=lambda place: -(chances[place] or 0.0))
+        left = f"... and {len(told) - 1 - MOST:,} other classes"
+        return [told[0], *(told[place] for place in order[:MOST]), (left, "", "")]
 
 
 _HEAD = ("id", "distance", "weight", "contribution", "target")

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from locdist.data.columns import vectors
 from locdist.data.dataset import Dataset
-from locdist.data.profile import Profile
+from locdist.data.lengths import Profiles
 from locdist.data.source import Span
 from locdist.data.store import Store
+from locdist.errors import DataError
 from locdist.jobs.request import write_ipc
 from locdist.jobs.support import Recipe
 from locdist.plan.plan import Attempt, Task
@@ -39,9 +40,9 @@ class ProfileRows:
         start, stop = task.inputs
         source, first = self.support.source, start
         schema = pa.schema([source.schema.field(name) for name in self.support.roles.columns])
-        profile, kept = Profile.of(schema.empty_table(), self.support), [schema.empty_table()]
+        profile, kept = Profiles.of(schema.empty_table(), self.support), [schema.empty_table()]
         for table in self.support.read(Span(start, stop), batch_rows=BATCH_ROWS):
-            profile = profile.merge(Profile.of(table, self.support, first))
+            profile = profile.merge(Profiles.of(table, self.support, first))
             numbers = np.arange(first, first + table.num_rows)
             kept.append(table.filter(pa.array(build.sampled(numbers, self.wanted, source.rows, self.seed))))
             first += table.num_rows
@@ -49,7 +50,8 @@ class ProfileRows:
             write_ipc(sink, _one_batch(pa.concat_tables(kept)))
         with attempt.writer(task.outputs[1]) as sink:
             sink.write(json.dumps(profile.to_json()).encode())
-        return Record(rows=profile.rows, bad_rows=profile.rows - profile.good)
+        settled = profile.settled()
+        return Record(rows=settled.rows, bad_rows=settled.rows - settled.good)
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,17 @@ class TrainLists:
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """The output is what `AssignRows` needs; the record's data is the search space."""
         samples = [read_ipc(attempt.folder, name) for name in task.inputs]
-        stored = self.recipe.columns(pa.Table.from_batches(samples), 0)
+        stored, _ = self.recipe.columns(pa.Table.from_batches(samples), 0)
         keys = array(stored["key"])
-        center, scale = build.search_space(keys, self.choice)
+        wanted = 1 if self.choice.codes == "exact" else self.choice.nlist
+        if len(keys) < wanted:
+            given = f"{len(keys)} in a sample of {sum(map(len, samples))} rows"
+            raise DataError(
+                f"at least {wanted} good rows of the support",
+                f"{given}; the others are bad, or zero vectors once they are centred",
+                "Check the key, or choose fewer lists.",
+            )
+        codes, center, scale = build.search_space(keys, self.choice.codes)
         if self.choice.codes == "exact":
             trained = {"split": _quantiles(stored["tie"], self.choice.nlist)}
         else:
@@ -73,7 +83,7 @@ class TrainLists:
             trained = {"centroid": vectors(train(points, self.choice.nlist, self.seed))}
         with attempt.writer(task.outputs[0]) as sink:
             write_ipc(sink, pa.RecordBatch.from_pydict(trained))
-        return Record(rows=len(keys), data={"center": center.tolist(), "scale": scale})
+        return Record(rows=len(keys), data={"codes": codes, "center": center.tolist(), "scale": scale})
 
 
 @dataclass(frozen=True)
@@ -100,20 +110,24 @@ class AssignRows:
     trained: str
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
-        """Outputs: the run, and how many rows and what radius each list has in it."""
+        """Outputs: the run, and how many rows and what radius each list has in it. The record's data counts
+        the rows that the profile took for good, and names the first.
+        """
         start, stop = task.inputs
         trained = read_ipc(attempt.folder, self.trained)
-        parts = [pa.Table.from_pydict(stored) for stored in self._stored(start, stop)]
-        table = pa.concat_tables(parts).combine_chunks()
+        parts = list(self._stored(start, stop))
+        late = np.concatenate([rows for _, rows in parts])
+        table = pa.concat_tables([pa.Table.from_pydict(stored) for stored, _ in parts]).combine_chunks()
         columns = {name: table.column(name).combine_chunks() for name in table.column_names}
         lists, radii = self._homes(columns, trained)
         run, counts = build.run(columns, lists, self.choice.nlist, radii)
         for name, batches in zip(task.outputs, (build.pieces(run), [counts]), strict=True):
             with attempt.writer(name) as sink:
                 write_ipc(sink, *batches)
-        return Record(rows=stop - start, bad_rows=stop - start - run.num_rows)
+        told = {"late": len(late), "first": int(late[0]) if len(late) else None}
+        return Record(rows=stop - start, bad_rows=stop - start - run.num_rows, data=told)
 
-    def _stored(self, start: int, stop: int) -> Iterator[dict[str, pa.Array]]:
+    def _stored(self, start: int, stop: int) -> Iterator[tuple[dict[str, pa.Array], NDArray[np.int64]]]:
         names = self.support.roles.columns
         empty = pa.schema([self.support.source.schema.field(name) for name in names]).empty_table()
         yield self.recipe.columns(empty, start)

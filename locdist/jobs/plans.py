@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,8 @@ from locdist.jobs.tuning import AUDITED, TUNED
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.plan.cost import Search, predict_cost
-from locdist.plan.manifest import MANIFEST, Manifest, check_folder, compared
-from locdist.plan.plan import Resources
+from locdist.plan.manifest import MANIFEST, Claim, Manifest, check_folder, check_overwrite, compared
+from locdist.plan.plan import Resources, remaining
 from locdist.plan.records import Record, history
 from locdist.search.generation import Generation
 from locdist.search.layout import MANIFEST as INDEX_MANIFEST
@@ -55,7 +56,8 @@ def plan_index(
     """What `build_index` would run with the same arguments; raises what that would refuse before any work."""
     options = Options(recall, codes, nlist, bad, seed)
     folder = Store.at(out)
-    state, records, notes = _standing(folder, requested(support, options), inputs(support.source), overwrite)
+    state, records, claim = _standing(folder, requested(support, options), inputs(support.source), overwrite)
+    support = replace(support, source=support.source.without(claim.added))
     finished = state == "continues" and folder.exists(INDEX_MANIFEST)
     return JobPlan(
         kind="index",
@@ -65,7 +67,7 @@ def plan_index(
         choices=index_choices(support, options),
         stages=() if finished else _building(support, folder, options, records),
         workers=_workers(executor),
-        notes=notes,
+        notes=claim.notes,
     )
 
 
@@ -124,7 +126,8 @@ def plan_transform(
     """What `transform` would run with the same arguments: its index first, then every row of the support."""
     chosen, folder, options = named(method), Store.at(out), Options(recall, codes, None, bad)
     request = itself.requested(chosen, support, keep, extras, explain, bad, recall, codes)
-    state, records, notes = _standing(folder, request.manifest(limit), inputs(support.source), overwrite)
+    state, records, claim = _standing(folder, request.manifest(limit), inputs(support.source), overwrite)
+    support = replace(support, source=support.source.without(claim.added))
     below = folder.child(INDEX)
     built = state == "continues" and below.exists(INDEX_MANIFEST)
     done = history(below).records if state == "continues" else {}
@@ -145,7 +148,7 @@ def plan_transform(
         choices={"method": _told(chosen), **index_choices(support, options)},
         stages=(*(() if built else _building(support, below, options, done)), asking),
         workers=_workers(executor),
-        notes=notes,
+        notes=claim.notes,
     )
 
 
@@ -160,10 +163,13 @@ def _asking(
 ) -> JobPlan:
     folder, source, index = Store.at(out), question.source, question.index
     taken = (*inputs(source), *request.folders)
-    state, records, notes = _standing(folder, request.manifest(limit), taken, overwrite)
+    state, records, claim = _standing(folder, request.manifest(limit), taken, overwrite)
+    source = source.without(claim.added)
+    question = replace(question, source=source)
     nprobe = json.loads(folder.read(PLAN))["nprobe"] if state == "continues" and folder.exists(PLAN) else None
     search = search_of(index.probing(nprobe or 0))
     stage = stage_of(request.kind, question, min(limit or source.rows, source.rows))
+    remaining(stage, records)  # refuses what another version planned
     sizes, kept = [task.rows for task in stage.tasks], column_bytes(source, question.keep)
     asking = ask_stage(stage.name, sizes, search, question.work, kept, records, _basis(search, nprobe))
     how = "exact search" if index.exact else str(nprobe) if nprobe else LATER
@@ -175,7 +181,7 @@ def _asking(
         choices={**choices, "nprobe": how, "recall": f"{request.recall:g} wanted"},
         stages=(asking,),
         workers=_workers(executor),
-        notes=(*notes, *_tuning(question, nprobe)),
+        notes=(*claim.notes, *_tuning(question, nprobe)),
     )
 
 
@@ -193,19 +199,23 @@ def _building(support: Dataset, folder: Store, options: Options, records: Record
     """The stages of an index build; its tasks over rows are those of the first one."""
     stage = BuildIndex(folder, support, options).next_stage({})
     assert stage is not None
+    remaining(stage, records)
     return index_stages(support, options, [task.rows for task in stage.tasks], records)
 
 
 def _standing(
     folder: Store, manifest: Manifest, taken: Sequence[str], overwrite: bool
-) -> tuple[str, Records, tuple[str, ...]]:
+) -> tuple[str, Records, Claim]:
     """Whether a run would begin or continue, what is finished, and its notes; raises what it would."""
     check_folder(folder, taken)
-    if not folder.exists(MANIFEST):
-        return "new", {}, ()
     if overwrite:
-        return "replaces what the folder holds", {}, ()
-    return "continues", history(folder).records, compared(folder, manifest).notes
+        check_overwrite(folder, manifest.kind)
+    if not folder.exists(MANIFEST):
+        return "new", {}, Claim(manifest, resumed=False)
+    if overwrite:
+        return "replaces what the folder holds", {}, Claim(manifest, resumed=False)
+    claim = compared(folder, manifest)
+    return ("continues", history(folder).records, claim) if claim.resumed else ("new", {}, claim)
 
 
 def _basis(search: Search, nprobe: int | None) -> str:

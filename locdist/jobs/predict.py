@@ -105,7 +105,7 @@ def predict(
         More columns: standard error of the prediction, effective number of neighbors, local coefficients in
         the user's units (the value at the query first).
     explain : int
-        Neighbors listed for each query, with distance, weight and contribution.
+        Neighbors listed for each query, at most k, with distance, weight and contribution.
     recall : float, optional
         Share of the true neighbors that the search has to find; the index's own target by default. Measured
         on a sample and reported.
@@ -125,7 +125,9 @@ def predict(
     Returns
     -------
     Report or pa.Table
-        A table when `out` is None.
+        A table when `out` is None. A vote has a column "probability_NAME" for each class; of more than 20
+        classes one column "probability" of lists, whose order the metadata of its field tells as JSON:
+        `json.loads(schema.field("probability").metadata[b"classes"])`.
 
     Raises
     ------

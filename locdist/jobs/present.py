@@ -2,7 +2,9 @@
 them.
 """
 
+import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -59,12 +61,7 @@ class Presentation:
         if self.classes is None:
             fields = [pa.field(name, pa.float64()) for name in self._named("prediction")]
         else:
-            fields = [pa.field("label", self.classes.type)]
-            wide = len(self.classes) > WIDE
-            names = (
-                ["probability"] if wide else [f"probability_{value}" for value in self.classes.to_pylist()]
-            )
-            fields += [pa.field(name, pa.list_(pa.float64()) if wide else pa.float64()) for name in names]
+            fields = [pa.field("label", self.classes.type), *_chances(self.classes.to_pylist())]
         fields.append(pa.field("status", STATUS))
         if "spread" in self.extras:
             fields += [pa.field(name, pa.float64()) for name in self._named("spread", probabilities=True)]
@@ -133,6 +130,14 @@ class Presentation:
         ids, distances, weights, smoother = (part[:, : self.explain] for part in parts if part is not None)
         shares = smoother if self.classes is not None else smoother * index.outcomes(ids)
         return _structs(index, ids, distances, {"weight": weights, "contribution": shares})
+
+
+def _chances(classes: list[Any]) -> list[pa.Field]:
+    """The fields of probabilities; one of lists says in its metadata which place is which class."""
+    if len(classes) <= WIDE:
+        return [pa.field(f"probability_{value}", pa.float64()) for value in classes]
+    names = {"classes": json.dumps(classes, default=str)}
+    return [pa.field("probability", pa.list_(pa.float64()), metadata=names)]
 
 
 def id_distance(index: Generation, ids: Tensor, distances: Tensor) -> pa.Array:

@@ -25,7 +25,7 @@ from locdist.plan.records import Record
 from locdist.search.generation import Generation
 
 BLOCK_ROWS = 8192  # queries searched together: fewer lose locality, more cost memory
-GROUP_BYTES = 8 << 20  # of a row group of the output, in memory
+GROUP_BYTES = 2 << 20  # of a row group of the output, in memory
 BLOCK_PAIRS = 4 << 20  # neighbors held at once: many neighbors take smaller blocks
 QUARANTINE = "_locdist/quarantine"
 

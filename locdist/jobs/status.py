@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from locdist.data.store import Store
+from locdist.errors import MachineError, TooManyBadRows
 from locdist.jobs.ask import REPORT
 from locdist.jobs.places import INDEX
 from locdist.jobs.text import aligned, to_json
@@ -19,6 +20,7 @@ from locdist.plan.records import ERRORS, History, history
 from locdist.plan.status import Counts, RunStatus, read_status
 from locdist.search.generation import open_index
 from locdist.search.layout import MANIFEST
+from locdist.search.summary import Summary
 
 SILENT = 60.0  # seconds without a word after which a driver on another machine counts as dead
 
@@ -65,6 +67,8 @@ class FolderStatus:
         The command that continues; empty when nobody said.
     notes : tuple of str
         What a finished folder holds.
+    index : Summary or None
+        Of an index that is finished.
     """
 
     folder: str
@@ -77,13 +81,24 @@ class FolderStatus:
     dropped: tuple[str, ...] = ()
     command: str = ""
     notes: tuple[str, ...] = ()
+    index: Summary | None = None
+
+    @property
+    def code(self) -> int:
+        """What `locdist status` exits with: the exit code of the last run, 4 when it died or its outputs are
+        damaged, 0 while it is running or before it starts.
+        """
+        return MachineError.exit_code if self.state in ("died", "damaged") else self.exit_code or 0
 
     def to_json(self) -> bytes:
         """The status as JSON."""
         return to_json(asdict(self))
 
     def __str__(self) -> str:
-        lines = [f"{self.folder}: {self.kind}, {self.state}", *self.notes]
+        bad = self.state == "finished" and self.exit_code == TooManyBadRows.exit_code
+        state = f"{self.state}, with too many bad rows" if bad else self.state
+        lines = [f"{self.folder}: {self.kind}, {state}", *([str(self.index)] if self.index else [])]
+        lines += self.notes
         lines += [self.message] if self.message else []
         told = [_cells(stage) for stage in self.stages]
         lines += aligned([("stage", "tasks", "rows", "bad rows"), *told]) if told else []
@@ -113,13 +128,7 @@ def status(folder: str | Path) -> FolderStatus:
     store = Store.at(folder)
     kind, run = read_manifest(store).kind, read_status(store)
     if kind == "build-index" and store.exists(MANIFEST):
-        return FolderStatus(
-            store.uri,
-            kind,
-            "finished",
-            0,
-            notes=(_index(store), *open_index(store.uri).layout.source["notes"]),
-        )
+        return _index(store, kind)
     if kind == "transform" and run is None and store.child(INDEX).exists("_locdist/manifest.json"):
         return replace(status(store.child(INDEX).uri), folder=store.uri, kind="transform, its index")
     past = history(store)
@@ -177,13 +186,10 @@ def _failures(folder: Store, past: History) -> tuple[FailedTask, ...]:
     return tuple(found)
 
 
-def _index(folder: Store) -> str:
+def _index(folder: Store, kind: str) -> FolderStatus:
     layout = open_index(folder.uri).layout
-    how = f"{layout.nlist:,} lists of {layout.codes} codes" if layout.nlist else "exact search"
-    dropped = sum(each["rows"] for each in layout.source["dropped"])
-    left_out = f", {dropped:,} bad values of dropped rows" if dropped else ""
-    target = ", ".join(layout.roles["target"]) or "none"
-    return f"{layout.rows:,} rows, key of width {layout.width}, target {target}, {how}{left_out}"
+    notes = tuple(layout.source["notes"])
+    return FolderStatus(folder.uri, kind, "finished", 0, notes=notes, index=Summary.of(layout))
 
 
 def _report(folder: Store) -> tuple[str, ...]:

@@ -9,14 +9,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from locdist.data.columns import codes, numbers, targets, vectors
-from locdist.data.dataset import Roles
+from locdist.data.columns import codes, decoded, numbers, targets, vectors
+from locdist.data.dataset import Dataset, Roles
 from locdist.data.encoding import Encoding, spread_warning
-from locdist.data.profile import Profile, scaling_of
+from locdist.data.moments import Moments
+from locdist.data.profile import ZERO_VECTOR, Profile
 from locdist.errors import DataError
 from locdist.search.build import content
 
 LARGEST_KEY = 1e17  # the sum of 10,000 such squares, four times over for a difference, is a float32
+SMALLEST_SPREAD = 1e-17  # its square keeps all digits of a float32
+LARGEST_INTEGER = 2.0**53  # beyond, neighboring integers are one float64
 
 
 @dataclass(frozen=True)
@@ -51,22 +54,38 @@ class Recipe:
             return None
         return {"type": str(self.vocabulary.type), "values": self.vocabulary.to_pylist()}
 
-    def columns(self, table: pa.Table, first: int) -> dict[str, pa.Array]:
-        """Stored columns of the good rows of `table`, whose first row is source row `first`."""
-        keys, bad = self.key.encode(table)[:2]
+    def columns(self, table: pa.Table, first: int) -> tuple[dict[str, pa.Array], NDArray[np.int64]]:
+        """Stored columns of the good rows of `table`, whose first row is source row `first`; and the source
+        rows that no profile could call bad: their keys are zero vectors only once they are centred.
+        """
+        keys, bad, rejected = self.key.encode(table)
+        zero = [each.rows for each in rejected if self.key.late and each.reason == ZERO_VECTOR]
         matrices: dict[str, NDArray[Any]] = {"key": keys}
+        others = np.zeros(len(bad), np.bool_)
         for name, (values, wrong) in self._numbers(table).items():
-            matrices[name], bad = values, bad | wrong
-        if self.roles.id is not None:
-            bad = bad | table.column(self.roles.id).is_null().to_numpy()
-        good = np.flatnonzero(~bad)
+            matrices[name], others = values, others | wrong
+        ids = None if self.roles.id is None else decoded(table.column(self.roles.id))
+        if ids is not None:
+            others = others | ids.is_null().to_numpy()
+        late = np.concatenate([np.zeros(0, np.int64), *zero])
+        good = np.flatnonzero(~(bad | others))
+        return self._stored(matrices, ids, good, first), late[~others[late]] + first
+
+    def _stored(
+        self,
+        matrices: dict[str, NDArray[Any]],
+        ids: pa.ChunkedArray | None,
+        good: NDArray[np.int64],
+        first: int,
+    ) -> dict[str, pa.Array]:
+        """The good rows as columns, with what orders them: their id, else their content."""
         rows = {name: values[good] for name, values in matrices.items()}
         stored = {
             name: vectors(values) if values.ndim == 2 else pa.array(values) for name, values in rows.items()
         }
         stored["row"] = pa.array(good + first)
-        if self.roles.id is not None:
-            stored["id"] = table.column(self.roles.id).take(pa.array(good)).combine_chunks()
+        if ids is not None:
+            stored["id"] = ids.take(pa.array(good)).combine_chunks()
             return stored | {"tie": stored["id"]}
         flat = [values[:, None] if values.ndim == 1 else values for values in rows.values()]
         return stored | {"tie": pa.array(content(flat))}
@@ -118,16 +137,35 @@ class Fitted:
         recipe = Recipe(roles, Encoding.fit(profile, roles), features, _vocabulary(profile, roles))
         return Fitted(profile, recipe)
 
-    def source(self, roles: Roles) -> dict[str, Any]:
-        """What an index tells of its data: rows, bad ones dropped, and notes for the user."""
-        note = spread_warning(self.profile, roles)
+    def source(self, late: int, note: str | None) -> dict[str, Any]:
+        """What an index tells of its data: rows, bad ones dropped (`late` of them found after the profile),
+        and notes for the user.
+        """
+        roles = self.recipe.roles
+        told = [(bad.column, bad.reason, bad.count) for bad in self.profile.bad]
+        if late:
+            told.append((roles.key[0][0], ZERO_VECTOR, late))
+        categories = [
+            f"key: {column.name} is one-hot of {column.width} categories"
+            for column in self.recipe.key.columns
+            if column.kind == "category"
+        ]
+        notes = (spread_warning(self.profile, roles), *categories, note)
         return {
             "rows": self.profile.rows,
-            "dropped": [
-                {"column": bad.column, "reason": bad.reason, "rows": bad.count} for bad in self.profile.bad
-            ],
-            "notes": [] if note is None else [note],
+            "dropped": [{"column": name, "reason": reason, "rows": rows} for name, reason, rows in told],
+            "notes": [each for each in notes if each is not None],
         }
+
+
+def late_error(rows: int, support: Dataset, first: int) -> DataError:
+    """Rows that turned out bad only after the profile, the first of them source row `first`."""
+    file, row = support.source.locate(first)
+    return DataError(
+        "keys that have a direction once they are centred, for metric 'cosine'",
+        f"{rows:,} of {support.rows:,} rows at the mean (first: row {row} of {file})",
+        "Use scaling='none' for the key, repair the rows, or leave them out with bad='drop' (--bad drop).",
+    )
 
 
 def _vocabulary(profile: Profile, roles: Roles) -> pa.Array | None:
@@ -139,14 +177,41 @@ def _vocabulary(profile: Profile, roles: Roles) -> pa.Array | None:
 
 
 def _check_range(profile: Profile, roles: Roles) -> None:
-    """Keys whose squared distances overflow single precision are refused: FAISS ends the process on them."""
-    for name, multiplier in roles.key:
-        column = profile.column(name)
-        largest = multiplier * max(map(abs, column.moments.low + column.moments.high), default=0.0)
-        if scaling_of(roles.scaling, column.kind) == "none" and largest > LARGEST_KEY:
+    """Unscaled keys that arithmetic cannot tell apart are refused. Squared distances that overflow single
+    precision end FAISS's process; those that underflow, and integers that are no float64, make rows equal.
+    """
+    columns = [(profile.column(name), multiplier) for name, multiplier in roles.key]
+    plain = [each for each in columns if roles.scaling_of("key", each[0].kind) == "none"]
+    spreads = {}
+    for column, multiplier in plain:
+        largest = max(map(abs, column.moments.low + column.moments.high), default=0.0)
+        spreads[column.name] = multiplier * _extent(column.moments)
+        if "int" in column.type and largest > LARGEST_INTEGER:
             raise DataError(
-                f"keys up to {LARGEST_KEY:g} in column {name!r}", f"{largest:g}", "Change their unit."
+                f"integers up to 2^53 in column {column.name!r}, a key that is not scaled",
+                f"{largest:g}, which loses its last digits as a float64",
+                "Subtract a constant from them, or change their unit.",
             )
+        if roles.metric != "cosine" and multiplier * largest > LARGEST_KEY:
+            wanted = f"keys up to {LARGEST_KEY:g} in column {column.name!r}"
+            raise DataError(wanted, f"{multiplier * largest:g}", "Change their unit.")
+    if len(plain) == len(columns) and roles.metric == "l2":
+        _check_spread(spreads)
+
+
+def _check_spread(spreads: dict[str, float]) -> None:
+    widest = max(spreads, key=spreads.__getitem__)
+    if 0 < spreads[widest] < SMALLEST_SPREAD:
+        raise DataError(
+            f"keys that spread over at least {SMALLEST_SPREAD:g} in column {widest!r}",
+            f"{spreads[widest]:g}, whose square is nothing",
+            "Change their unit, or use scaling='standard'.",
+        )
+
+
+def _extent(moments: Moments) -> float:
+    """From the smallest to the largest value, in the column [d] where that is most."""
+    return max((high - low for low, high in zip(moments.low, moments.high, strict=True)), default=0.0)
 
 
 def _told(profile: Profile) -> str:

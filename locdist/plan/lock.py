@@ -10,6 +10,7 @@ named by what they hold and committed put-if-absent; work may be done twice.
 """
 
 import json
+import multiprocessing
 import os
 import secrets
 import socket
@@ -28,6 +29,8 @@ from locdist.errors import MachineError, UsageError
 LOCK = "_locdist/lock"
 BEAT = 20.0
 STALE = 120.0
+WORKER = "locdist-worker"  # the name of the processes that compute
+UNGUARDED = 90  # the exit code of one that would drive a run of its own
 
 
 @contextmanager
@@ -35,8 +38,18 @@ def hold(folder: Store) -> Iterator[None]:
     """Hold the folder's lock while the body runs; MachineError naming host, process and time when another
     driver has it, or when we may not write there.
     """
+    leave_if_imported()
     with _flock(Path(folder.local)) if folder.local is not None else _lease(folder):
         yield
+
+
+def leave_if_imported() -> None:
+    """End this process when it is a worker that imports, and with that runs, the script of its driver: a
+    script without a guard. The driver sees the exit code and explains; what we could raise would mislead.
+    """
+    me = multiprocessing.current_process()
+    if me.name == WORKER and getattr(me, "_inheriting", False):
+        raise SystemExit(UNGUARDED)
 
 
 def held(folder: Store) -> bool:

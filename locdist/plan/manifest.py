@@ -2,7 +2,8 @@
 
 A folder answers one request. Asking again with the same request resumes; asking with another one is refused
 and the difference is named, because half of a folder computed by another method or from other data is wrong
-without a sign of it. Input files are pinned (size, time of modification, fingerprint of the footer): one that
+without a sign of it; as long as nothing is finished that could be wrong, it replaces the old one. Input files
+are pinned (size, fingerprint of the footer, and where there is none the time of modification): one that
 changed is an error, one that appeared later is reported and left out. Versions of the libraries are recorded
 and differences reported: answers may then differ in the last bits, which is no reason to throw a finished
 half away.
@@ -13,19 +14,21 @@ import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
-from locdist.plan.lock import LOCK, hold
-from locdist.plan.records import COMMITS
+from locdist.plan.clearing import MANIFEST as MANIFEST
+from locdist.plan.clearing import OURS, anything_finished, check_ours, clear
+from locdist.plan.lock import hold
 
-MANIFEST = "_locdist/manifest.json"
-FINISHED = ("manifest.json", "report.json")  # the files that are written last, of an index and of answers
 FORMAT = 1
 REMEDY = "Use --overwrite to replace what the folder holds, or write to another folder."
+ELSEWHERE = "Write to another folder, or delete that one first."
+ANSWERED = "the request that the folder answers: "
 
 
 @dataclass(frozen=True)
@@ -67,15 +70,19 @@ class Manifest:
 
     @staticmethod
     def from_json(text: str | bytes) -> "Manifest":
-        """Read `to_json`; DataError for another format version or something that is no manifest."""
+        """Read `to_json`; DataError for one of another version, or something that is no manifest."""
         try:
             content = json.loads(text)
+            version = content["format"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise DataError("a manifest of locdist", f"something else ({error!r})", REMEDY) from error
+        try:
             pinned = tuple(Pinned(**file) for file in content.pop("snapshot"))
             manifest = Manifest(**content, snapshot=pinned)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError("a manifest of locdist", f"something else ({error})", REMEDY) from error
-        if manifest.format != FORMAT:
-            raise DataError(f"a manifest of format {FORMAT}", f"format {manifest.format}", REMEDY)
+        except (TypeError, KeyError, AttributeError) as error:
+            raise _of_another_version(version) from error
+        if version != FORMAT:
+            raise _of_another_version(version)
         return manifest
 
 
@@ -84,7 +91,8 @@ class Claim:
     """A folder that is ours.
 
     `manifest` is the one in force: its snapshot is what to read, even when the source has more files now
-    (`added`). `notes` are sentences for the user. `resumed` is False for a new or overwritten folder.
+    (`added`). `notes` are sentences for the user. `resumed` is False for a new, an overwritten or a replaced
+    request.
     """
 
     manifest: Manifest
@@ -109,13 +117,13 @@ def claimed(
 
 def check_folder(folder: Store, inputs: Iterable[str] = ()) -> None:
     """UsageError when the folder is, contains or lies in an input (symlinks resolved), or holds something
-    that is not ours.
+    and is not ours. What lies below `_locdist/` is: a driver may have died before it wrote the manifest.
     """
     for name in inputs:
         _check_apart(folder.uri, name)
     if not folder.exists(MANIFEST):
-        foreign = next((file.path for file in folder.files() if file.path != LOCK), None)
-        if foreign is not None:
+        foreign = next((file.path for file in folder.files() if not file.path.startswith(OURS)), None)
+        if foreign is not None and not folder.exists(MANIFEST):  # another driver may just have begun
             raise UsageError(
                 "an empty folder, or one that locdist wrote",
                 f"{folder.uri}, which has no {MANIFEST} but holds {foreign!r}",
@@ -129,16 +137,35 @@ def claim(folder: Store, manifest: Manifest, overwrite: bool = False) -> Claim:
     Raises
     ------
     UsageError
-        The folder answers another request: names the first entry that differs, what it was and what it is.
+        The folder answers another request, of which something is finished: names the first entries that
+        differ, what they were and what they are. Or `check_overwrite` refuses.
     DataError
         A pinned file changed or is gone, or the manifest cannot be read.
     """
     check_folder(folder)
-    if folder.exists(MANIFEST) and not overwrite:
-        return compared(folder, manifest)
-    _clear(folder)
+    notes: tuple[str, ...] = ()
+    if overwrite:
+        check_overwrite(folder, manifest.kind)
+    elif folder.exists(MANIFEST):
+        standing = compared(folder, manifest)
+        if standing.resumed:
+            return standing
+        notes = standing.notes
+    clear(folder, manifest.kind)
     folder.write(MANIFEST, manifest.to_json().encode())
-    return Claim(_reread(manifest), resumed=False)
+    return Claim(_reread(manifest), resumed=False, notes=notes)
+
+
+def check_overwrite(folder: Store, kind: str) -> None:
+    """UsageError when the folder answers a request of another kind, or holds a file that locdist did not
+    write; reads only.
+    """
+    was = _kind(folder)
+    if was not in (None, kind):
+        raise UsageError(
+            f"a folder of kind {kind!r} to overwrite", f"{folder.uri} of kind {was!r}", ELSEWHERE
+        )
+    check_ours(folder, kind)
 
 
 def read_manifest(folder: Store) -> Manifest:
@@ -161,14 +188,20 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, 
 
 
 def compared(folder: Store, manifest: Manifest) -> Claim:
-    """Compare a request with the one that a folder answers; reads only, and raises what `claim` raises."""
+    """Compare a request with the one that a folder answers; reads only, and raises what `claim` raises.
+
+    Another request is taken, not `resumed`, while nothing is finished.
+    """
     old, new = read_manifest(folder), _reread(manifest)
-    asked = {"kind": old.kind, "request": old.request}, {"kind": new.kind, "request": new.request}
-    changed = list(differences(*asked))
-    if changed:
-        was, now = (", ".join(f"{path} {change[side]!r}" for path, *change in changed[:3]) for side in (0, 1))
-        raise UsageError(f"the request that the folder answers: {was}", now, REMEDY)
-    added = _added(old.snapshot, new.snapshot)
+    try:
+        _check_same(old, new)
+        added = _added(old.snapshot, new.snapshot)
+    except (UsageError, DataError) as error:
+        if old.kind != new.kind or anything_finished(folder):
+            raise
+        was = error.expected.removeprefix(ANSWERED)
+        note = f"a request of which nothing was finished is replaced: {was}, now {error.given}"
+        return Claim(new, resumed=False, notes=(note,))
     notes = (
         [f"{len(added)} input files appeared after the job began and are left out: {added[0]} ..."]
         if added
@@ -178,6 +211,31 @@ def compared(folder: Store, manifest: Manifest) -> Claim:
         f"{path} was {before}, now {after}" for path, before, after in differences(old.versions, new.versions)
     ]
     return Claim(old, resumed=True, added=added, notes=tuple(notes))
+
+
+def _check_same(old: Manifest, new: Manifest) -> None:
+    asked = {"kind": old.kind, "request": old.request}, {"kind": new.kind, "request": new.request}
+    changed = list(differences(*asked))
+    if changed:
+        was, now = (", ".join(f"{path} {change[side]!r}" for path, *change in changed[:3]) for side in (0, 1))
+        raise UsageError(ANSWERED + was, now, REMEDY if old.kind == new.kind else ELSEWHERE)
+
+
+def _kind(folder: Store) -> object:
+    """The kind of the request that a folder answers, as far as its manifest can be read, by any version."""
+    try:
+        content = json.loads(folder.read(MANIFEST)) if folder.exists(MANIFEST) else None
+    except ValueError:
+        return None
+    return content.get("kind") if isinstance(content, dict) else None
+
+
+def _of_another_version(version: object) -> DataError:
+    return DataError(
+        f"a manifest of format {FORMAT} with the fields of this version",
+        f"one written by another version of locdist (format {version})",
+        f"Continue with the version that wrote it. {REMEDY}",
+    )
 
 
 def _reread(manifest: Manifest) -> Manifest:
@@ -194,7 +252,7 @@ def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
             raise DataError(
                 f"the input file {file.path!r} of this job", "a source without it", f"Restore it. {REMEDY}"
             )
-        for path, before, after in differences(asdict(file), asdict(current)):
+        for path, before, after in differences(_compared(file, current), _compared(current, file)):
             raise DataError(
                 f"{file.path!r} with {path} {before}",
                 f"{path} {after}",
@@ -203,24 +261,14 @@ def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
     return tuple(now)
 
 
-def _clear(folder: Store) -> None:
-    """Delete all but the lock and, until it is replaced, the manifest: who dies here leaves a folder that is
-    still ours, and in which nothing is said to be finished that is gone.
+def _compared(file: Pinned, other: Pinned) -> dict[str, Any]:
+    """What is compared with another state of a file: when it was modified only where there is no footer that
+    would tell, because files are copied and touched.
     """
-    for name in sorted((file.path for file in folder.files()), key=_turn):
-        if name not in (LOCK, MANIFEST):
-            folder.delete(name)
-
-
-def _turn(name: str) -> int:
-    """When a file is deleted: first what says that all is finished, then what says it of a task, then
-    outputs, last the manifests that make a folder ours (`transform` keeps its index in a folder below).
-    """
-    if f"/{name}".endswith(f"/{MANIFEST}"):
-        return 3
-    if name.rpartition("/")[2] in FINISHED:
-        return 0
-    return 1 if f"/{COMMITS}/" in f"/{name}" else 2
+    content = asdict(file)
+    modified = datetime.fromtimestamp(content.pop("modified") / 1e9, UTC)
+    told = file.fingerprint and other.fingerprint
+    return content if told else content | {"modified": modified.isoformat(" ", timespec="milliseconds")}
 
 
 def _check_apart(folder: str, name: str) -> None:

@@ -181,7 +181,7 @@ def remaining(stage: Stage, records: Mapping[str, Mapping[str, Record]]) -> tupl
 
 
 def stale(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
-    """Files among `names` that are named like an output of the stage, up to the digits, and are none: left by
+    """Files among `names` that are named like an output of the stage, up to its number, and are none: left by
     a run that was planned by another version and died before it committed them.
     """
     ours = {name for task in stage.tasks for name in task.outputs}
@@ -190,7 +190,7 @@ def stale(stage: Stage, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _pattern(name: str) -> str:
-    return re.sub(r"[0-9]+", "#", name)
+    return re.sub(r"[0-9]{5,}", "#", name)  # we number with five digits; `part-1` may be a file of the user
 
 
 def _check_name(what: str, name: str) -> None:

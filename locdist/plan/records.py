@@ -13,7 +13,8 @@ reads the same.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -26,6 +27,7 @@ COMMITS = "_locdist/commits"
 ERRORS = "_locdist/errors"
 CHUNK = 1 << 20  # a checksum reads this many bytes at a time
 READERS = 8  # records read at a time: reading is waiting, on object stores above all
+_TEMPORARY = re.compile(r"(.*/)?\.[^/]+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
 Text = str | bytes  # named here: inside Record, `bytes` is a field
@@ -230,22 +232,38 @@ def compact(folder: Store, stage: str, records: Mapping[str, Record]) -> None:
         folder.child(f"{COMMITS}/{stage}").remove_all()
 
 
+def named_outputs(folder: Store, names: Sequence[str]) -> set[str]:
+    """Outputs that the commit records among `names` tell of; records that cannot be read tell of none."""
+    outputs: set[str] = set()
+    for _, line in _lines(folder, [name for name in names if name.startswith(COMMITS + "/")]):
+        with suppress(ValueError, TypeError):
+            outputs.update(Record.from_json(line).bytes)
+    return outputs
+
+
+def temporary(name: str) -> bool:
+    """Whether a file is named like those that `Store.writer` fills before it gives them their names."""
+    return _TEMPORARY.fullmatch(name) is not None
+
+
 def _name(stage: str, task: str) -> str:
     return f"{COMMITS}/{stage}/{task}.json"
 
 
 def _read_all(folder: Store, names: list[str]) -> list[Record]:
-    """The records in these files, one for each task: single files after joined ones, so that they win."""
+    """The records in these files, one for each task."""
+    records = [_parsed(line, name) for name, line in _lines(folder, names)]
+    return list({(record.stage, record.task): record for record in records}.values())
+
+
+def _lines(folder: Store, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Each record as it lies in these files: single files after joined ones, so that they win."""
     joined = [name for name in names if name.endswith(".jsonl")]
     single = [name for name in names if name.endswith(".json")]
     with ThreadPoolExecutor(READERS) as pool:
         texts = list(pool.map(folder.read, joined + single))
-    records = [
-        _parsed(line, name)
-        for name, text in zip(joined + single, texts, strict=True)
-        for line in text.splitlines()
-    ]
-    return list({(record.stage, record.task): record for record in records}.values())
+    for name, text in zip(joined + single, texts, strict=True):
+        yield from ((name, line) for line in text.splitlines())
 
 
 def _parsed(line: bytes, name: str) -> Record:
@@ -260,8 +278,7 @@ def _parsed(line: bytes, name: str) -> Record:
 
 
 def _left(name: str) -> bool:
-    base = name.rpartition("/")[2]
-    return name.startswith(ERRORS + "/") or (base.startswith(".") and base.endswith(".tmp"))
+    return name.startswith(ERRORS + "/") or temporary(name)
 
 
 def _missing(record: Record, sizes: Mapping[str, int]) -> str:

@@ -28,6 +28,8 @@ SAMPLE_ROWS = 64  # a list, to train centroids
 _FIRSTS = b"first list of each batch"
 _FP16_RANGE = 32768.0  # half precision ends at 65504
 _FP16_WIDTH = 16  # narrower keys lie too densely for 11 bits a coordinate
+_FP16_REACH = 1024  # how many times as far out as the typical key the farthest may lie
+_CODES = ("exact", "fp16", "flat")
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))  # splitmix64's finalizer
 
 
@@ -55,39 +57,63 @@ def choose(
     Lists number about 2 √n (a power of two), so that assigning a query costs about what scanning its lists
     does.
     """
+    check_lists(codes, nlist)
     if codes is None:
         codes = "exact" if rows < EXACT_ROWS or metric == "ip" else "fp16" if width >= _FP16_WIDTH else "flat"
-    if codes not in ("exact", "fp16", "flat"):
-        raise UsageError(
-            "codes 'exact', 'fp16' or 'flat'", repr(codes), "Leave it out to let locdist choose."
-        )
     if metric == "ip" and codes != "exact":
         raise UsageError(
             "codes 'exact' with the inner product", repr(codes), "Leave codes out, or use cosine."
         )
     if codes == "exact":
+        _refuse_lists(rows, nlist)
         return Choice(codes, max(1, math.ceil(rows * row_bytes / SHARD_BYTES)))
-    nlist = nlist or 1 << round(math.log2(2 * math.sqrt(max(rows, 1))))
-    if not 1 <= nlist <= rows:
+    usual = min(1 << round(math.log2(2 * math.sqrt(max(rows, 1)))), max(rows, 1))
+    if nlist is not None and nlist > rows:
         raise UsageError(
             f"nlist between 1 and the {rows} rows", str(nlist), "Choose fewer lists, or leave it out."
         )
-    return Choice(codes, nlist)
+    return Choice(codes, nlist or usual)
 
 
-def search_space(sample: NDArray[Any], choice: Choice) -> tuple[NDArray[np.float64], float]:
-    """Center [d] and scale of the codes: (key − center) · scale.
+def check_lists(codes: str | None, nlist: int | None) -> None:
+    """UsageError for codes or a number of lists that no index has."""
+    if codes is not None and codes not in _CODES:
+        raise UsageError(
+            "codes 'exact', 'fp16' or 'flat'", repr(codes), "Leave it out to let locdist choose."
+        )
+    if nlist is not None and (type(nlist) is not int or nlist < 1):
+        raise UsageError("nlist, a whole number of at least 1", repr(nlist), "Leave it out for about 2 √n.")
+
+
+def _refuse_lists(rows: int, nlist: int | None) -> None:
+    if nlist is not None:
+        raise UsageError(
+            "nlist with an index that has lists",
+            f"nlist {nlist} for exact search over {rows:,} rows",
+            "Leave nlist out, or give codes 'flat' or 'fp16' as well.",
+        )
+
+
+def search_space(sample: NDArray[Any], codes: str) -> tuple[str, NDArray[np.float64], float]:
+    """Codes, and their center [d] and scale: (key − center) · scale. The sample [n, d] is not empty.
 
     Distances do not change under a common shift, and a power of two costs no digits; with them half precision
     neither overflows nor loses a large offset. Flat codes of single-precision keys are the keys themselves.
+
+    Floating-point numbers are densest around zero. The center is the median, because one row far out drags a
+    mean along, and all other rows lose their digits; and where that row lies so far out that a scale which
+    fits it leaves the others too few, codes are flat instead of half precision.
     """
-    if choice.codes == "flat" and sample.dtype == np.float32:
-        return np.zeros(sample.shape[1]), 1.0
-    center = sample.mean(axis=0, dtype=np.float64).astype(np.float32).astype(np.float64)
-    largest = float(np.abs(sample - center).max(initial=0.0))
-    if choice.codes != "fp16" or largest == 0:
-        return center, 1.0
-    return center, 2.0 ** math.floor(math.log2(_FP16_RANGE / 8 / largest))
+    center = np.array([np.median(column) for column in sample.T], np.float32).astype(np.float64)
+    away = np.abs(sample - center).max(axis=1, initial=0.0)
+    largest = float(away.max())
+    if codes == "fp16" and largest > _FP16_REACH * float(np.median(away)):
+        codes = "flat"
+    if codes == "flat" and sample.dtype == np.float32:
+        return codes, np.zeros(sample.shape[1]), 1.0
+    if codes != "fp16" or largest == 0:
+        return codes, center, 1.0
+    return codes, center, 2.0 ** math.floor(math.log2(_FP16_RANGE / 8 / largest))
 
 
 def sampled(rows: NDArray[np.int64], wanted: int, total: int, seed: int) -> NDArray[np.bool_]:

@@ -31,6 +31,7 @@ from locdist.search.exact import exact_neighbors
 from locdist.search.layout import LISTS, Layout, digest, read_manifest
 from locdist.search.lists import CodeFile, Lists
 from locdist.search.rows import Rows
+from locdist.search.summary import Summary
 
 _TILE = 256  # queries ranked at once: their gathered keys fit the cache
 _MOST_OPEN = 8  # indexes at once in one process
@@ -54,6 +55,9 @@ class Generation:
     folder: str
     fingerprint: str
     nprobe: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.folder}\n{Summary.of(self.layout)}"
 
     def __getstate__(self) -> dict[str, str | int]:
         """The fields alone: what is opened stays in its process."""
@@ -187,8 +191,8 @@ class Generation:
         return pa.compute.if_else(pa.array(flat >= 0), taken, missing).combine_chunks()
 
     def _search_space(self, queries: Tensor) -> NDArray[np.float32]:
-        files = self._files
-        return np.ascontiguousarray(((queries.double() - files.center) * self.layout.scale).float().numpy())
+        space = (queries - self._files.center.to(queries.dtype)) * self.layout.scale
+        return np.ascontiguousarray(space.float().numpy())
 
     def _probe(
         self,

@@ -393,6 +393,40 @@ def test_a_dataset_travels(tmp_path: Path) -> None:
     assert [batch.column("x").to_pylist() for batch in batches] == [[2, 3, 4], [5, 6, 7], [8]]
 
 
+def test_outputs_of_earlier_jobs_are_no_data_unless_they_are_named(tmp_path: Path) -> None:
+    write(pa.table({"x": [1.0]}), tmp_path / "data/part-0.parquet")
+    for name in ("data/out-1", "data/deep/out-2", "data/_hidden"):
+        write(pa.table({"x": [9.0]}), tmp_path / name / "part-0.parquet")
+        write(pa.table({"x": [9.0]}), tmp_path / name / "shards/shard-0.arrow")
+        (tmp_path / name / "_locdist").mkdir()
+        (tmp_path / name / "_locdist/manifest.json").touch()
+    for place in ("data", "data/*", "d*/**/*.parquet", "da*"):
+        found = source(tmp_path / place)
+        assert rows(found).to_pydict() == {"x": [1.0]}, place
+        told = [(Path(path).name, why) for path, why in found.skipped]
+        assert sorted(told) == [(name, "the output of an earlier job") for name in ("out-1", "out-2")], place
+    for place in ("data/out-1/*.parquet", "data/out-*/part-0.parquet", "data/out-1/part-0.parquet"):
+        assert rows(source(tmp_path / place)).to_pydict() == {"x": [9.0]}, place
+
+
+def test_links_to_nothing_and_files_without_a_suffix(tmp_path: Path) -> None:
+    write(pa.table({"x": [1.0]}), tmp_path / "part-0.parquet")
+    (tmp_path / "part-0.parquet").rename(tmp_path / "plain")
+    assert rows(source(tmp_path / "plain")).to_pydict() == {"x": [1.0]}
+    write(pa.table({"x": [2.0]}), tmp_path / "part-1.parquet")
+    (tmp_path / "part-2.parquet").symlink_to(tmp_path / "gone.parquet")
+    (tmp_path / "part-3.parquet").symlink_to(tmp_path / "plain")
+    found = source(tmp_path)
+    assert rows(found).to_pydict() == {"x": [2.0, 1.0]}
+    assert [(Path(path).name, why) for path, why in found.skipped] == [
+        ("part-2.parquet", "a link to nothing"),
+        ("plain", "not one of .parquet, .parq, .arrow, .feather, .ipc"),
+    ]
+    assert rows(source([tmp_path / "part-1.parquet", tmp_path / "plain"])).num_rows == 2
+    with pytest.raises(DataError, match="files that end in"):
+        source([tmp_path / "pl*"])
+
+
 TABLE = {"rooms": [1.0], "Area": [2.0], "id": [0.5], "name": ["a"], "e": np.ones((1, 2)), "ok": [True]}
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": "area"}, "Did you mean 'Area'"),
@@ -403,6 +437,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": "rooms", "target": "e"}, "column 'e', the target"),
     ({"key": "rooms", "metric": "l3"}, "metric as one of l2, cosine, ip"),
     ({"key": "rooms", "scaling": "standart"}, "Did you mean 'standard'"),
+    ({"key": "rooms", "scaling": {"kee": "none"}}, "'kee'. Did you mean 'key'"),
+    ({"key": "rooms", "scaling": {"key": 1}}, "scaling of the key as one of standard, none; got 1"),
+    ({"key": "rooms", "scaling": {"features": "none"}}, "features to scale; got none"),
+    ({"key": "rooms", "scaling": ["none"]}, "scaling as one of standard, none"),
     ({"key": ["rooms", "rooms"]}, "each column of the key once"),
     ({"key": {"rooms": -1.0}}, "positive multiplier for 'rooms'"),
     ({"key": []}, "at least one column as the key"),

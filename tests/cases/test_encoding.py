@@ -13,6 +13,7 @@ import pytest
 from locdist.data.columns import matrix
 from locdist.data.dataset import Dataset, dataset
 from locdist.data.encoding import Encoding, spread_warning
+from locdist.data.lengths import Profiles
 from locdist.data.moments import Distinct, Moments
 from locdist.data.profile import Profile
 from locdist.data.source import Span
@@ -26,7 +27,7 @@ def profiled(made: Dataset, span: Span | None = None) -> Profile:
     start = 0 if span is None else span.start
     whole = Profile.of(made.source.schema.empty_table(), made)
     for table in made.read(span):
-        whole = whole.merge(Profile.of(table, made, start))
+        whole = whole.merge(Profile.of(table, made, np.arange(start, start + table.num_rows)))
         start += table.num_rows
     return whole
 
@@ -228,7 +229,12 @@ def test_c16_c17_cosine_needs_a_direction_and_leaves_the_data_alone() -> None:
         assert [(each.reason, each.rows.tolist()) for each in rejected] == [("zero vector", [1])]
     np.testing.assert_array_equal(rows, before)
     assert not fitted(made, "features").normalize
-    scaled = dataset({"x": np.array([1.0, 2.0, 3.0])}, key="x", metric="cosine")
+    numbers = {"x": np.array([1.0, 2.0, 3.0])}
+    plain = dataset(numbers, key="x", metric="cosine")  # a direction starts at zero, not at the mean
+    assert not fitted(plain).encode(next(plain.read()))[1].any()
+    assert not fitted(plain).late
+    scaled = dataset(numbers, key="x", metric="cosine", scaling="standard")
+    assert fitted(scaled).late
     assert fitted(scaled).encode(next(scaled.read()))[1].tolist() == [False, True, False]
 
 
@@ -293,11 +299,48 @@ def test_an_encoding_is_stored_as_text() -> None:
     assert Profile.from_json(json.loads(json.dumps(profile.to_json(), allow_nan=False))) == profile
 
 
-def test_vectors_of_unlike_lengths_name_file_or_column(tmp_path: Path) -> None:
-    for name, lists in (("a", [[1.0, 2.0]]), ("b", [[1.0, 2.0, 3.0]]), ("c", [[1.0], [1.0, 2.0]])):
-        pq.write_table(pa.table({"e": lists}), tmp_path / f"{name}.parquet")
-    parts = [profiled(dataset(tmp_path / f"{name}.parquet", key="e")) for name in "ab"]
-    with pytest.raises(DataError, match="one length in column 'e'; got 2 in some and 3 in others"):
-        parts[0].merge(parts[1])
-    with pytest.raises(DataError, match=r"in column 'e'; got 2 in row 1 .* counted from row 0 of c\.parquet"):
-        profiled(dataset(tmp_path / "c.parquet", key="e"))
+@pytest.mark.parametrize("cuts", [(60,), (1, 2, 30), (7, 8, 23, 59)])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_most_frequent_length_is_right_whatever_the_partitions(
+    cuts: tuple[int, ...], backwards: bool
+) -> None:
+    lists: list[Any] = [[float(row), 1.0] for row in range(60)]
+    lists[0], lists[5], lists[40], lists[41] = [1.0, 2.0, 3.0], None, [9.0], [9.0, None, 1.0]
+    table = pa.table({"e": pa.array(lists, pa.list_(pa.float32())), "x": np.arange(60.0)})
+    made = dataset(table, key=["e", "x"])
+    spans = [Span(start, stop) for start, stop in zip((0, *cuts), (*cuts, 60), strict=True) if start < stop]
+    parts = [Profiles.of(table.slice(span.start, span.rows), made, span.start) for span in spans]
+    whole = functools.reduce(Profiles.merge, parts[::-1] if backwards else parts)
+    assert Profiles.from_json(json.loads(json.dumps(whole.to_json(), allow_nan=False))) == whole
+    profile = whole.settled()
+    told = {(bad.column, bad.reason): (bad.count, [one.row for one in bad.examples]) for bad in profile.bad}
+    expected = {"null": (2, [5, 41]), "wrong length": (3, [0, 40, 41])}
+    assert told == {("e", reason): found for reason, found in expected.items()}
+    assert (profile.rows, profile.good) == (60, 56)
+    good = np.delete(np.arange(60.0), [0, 5, 40, 41])
+    assert profile.column("x").moments.low == (1.0,)
+    np.testing.assert_allclose(profile.column("x").moments.mean, [good.mean()], rtol=1e-12)
+    np.testing.assert_allclose(profile.column("e").moments.mean, [good.mean(), 1.0], rtol=1e-12)
+
+
+def test_of_equally_frequent_lengths_the_smallest_is_right() -> None:
+    made = dataset({"e": [[1.0, 2.0], [1.0], [2.0], [3.0, 4.0]]}, key="e")
+    profile = Profiles.of(next(made.read()), made).settled()
+    assert len(profile.column("e").moments.mean) == 1
+    assert [(bad.reason, bad.count, bad.examples[0].value) for bad in profile.bad] == [
+        ("wrong length", 2, "[1.0, 2.0]")
+    ]
+    many = dataset({"e": [[1.0] * length for length in range(1, 20)]}, key="e")
+    with pytest.raises(DataError, match=r"vectors of one length in 'e' .at most 8"):
+        Profiles.of(next(many.read()), many)
+
+
+def test_scaling_is_per_role() -> None:
+    data = {"x": [0.0, 10.0], "f": [5.0, 9.0]}
+    made = dataset(data, key="x", features="f", scaling={"key": "none"})
+    assert made.roles.to_json()["scaling"] == {"key": "none"}
+    assert json.loads(json.dumps(made.roles.to_json())) == made.roles.to_json()
+    assert points(fitted(made), data).tolist() == [[0.0], [10.0]]
+    assert points(fitted(made, "features"), data).tolist() == [[-1.0], [1.0]]
+    alone = dataset(data, key="x", scaling={"key": "none"})  # features that are the key are scaled like it
+    assert points(fitted(alone, "features"), data).tolist() == [[0.0], [10.0]]

@@ -7,6 +7,7 @@ what was committed.
 """
 
 import argparse
+import errno
 import os
 import signal
 import sys
@@ -70,6 +71,8 @@ FAULTS: dict[str, Callable[[], object]] = {
     "hang": lambda: time.sleep(600),
     "exit": lambda: sys.exit(3),
     "machine": _raise(MachineError("a disk", "none", "Insert it.")),
+    "full": _raise(OSError(errno.ENOSPC, "No space left on device")),
+    "read-only": _raise(OSError(errno.EROFS, "Read-only file system")),
     "memory": _raise(MemoryError("no more")),
     "data": _raise(DataError("good rows", "bad ones", "Mend them.")),
     "bug": _raise(ZeroDivisionError("division by zero")),

@@ -13,6 +13,7 @@ import pytest
 
 import locdist as ld
 from locdist.data.store import Store
+from locdist.errors import DataError, UsageError
 from locdist.execute.events import StageStarted, TaskFinished
 from locdist.jobs import build_index
 from locdist.search import build
@@ -109,6 +110,113 @@ def test_columns_that_decide_alone_are_noted(tmp_path: Path):
     assert note.startswith("'b' spreads")
     level = ld.dataset(rows, key=["a", "b"])
     assert ld.build_index(level, tmp_path / "level").layout.source["notes"] == []
+
+
+def test_a_row_far_out_takes_no_digits_from_the_others(tmp_path: Path):
+    keys = RNG.normal(size=(60_000, 8))
+    keys[17, 0] = -1e10
+    support = ld.dataset({"e": keys, "y": keys[:, 0]}, key="e", target="y")
+    queries = {"e": RNG.normal(size=(500, 8))}
+    truth = ld.neighbors(ld.build_index(support, tmp_path / "exact", codes="exact"), queries, k=10)
+    for codes in ("flat", "fp16"):
+        index = ld.build_index(support, tmp_path / codes, codes=codes)
+        assert index.layout.codes == "flat"
+        assert [note[:9] for note in index.layout.source["notes"]] == ["codes are"] * (codes == "fp16")
+        report = ld.predict(ld.knn(10), index, queries, tmp_path / f"{codes}-out")
+        assert report.recall >= 0.99
+        assert 0 < report.nprobe < index.layout.nlist
+        found = ld.neighbors(index, queries, k=10)
+        shares = [len({*one} & {*two}) for one, two in zip(*map(_ids, (found, truth)), strict=True)]
+        assert sum(shares) >= 0.99 * 5000
+
+
+def _ids(found: pa.Table) -> list[list[int]]:
+    return [[each["row"] for each in row] for row in found["neighbors"].to_pylist()]
+
+
+def test_keys_at_the_mean_have_no_direction(tmp_path: Path):
+    rows = {"x": [0.0, 1.0, 2.0, 1.0, 0.5], "w": [1.0, 1.0, 1.0, -1.0, 1.0]}
+    roles = {"key": ["x"], "metric": "cosine", "scaling": "standard"}
+    rows["x"][4] = 1.0
+    with pytest.raises(DataError, match=r"3 of 5 rows at the mean .first: row 1 of memory.*bad='drop'"):
+        ld.build_index(ld.dataset(rows, **roles), tmp_path / "index")
+    assert not (tmp_path / "index/manifest.json").exists()
+    dropped = ld.build_index(ld.dataset(rows, **roles), tmp_path / "dropped", bad="drop")
+    assert dropped.layout.rows == 2
+    assert dropped.layout.source["dropped"] == [{"column": "x", "reason": "zero vector", "rows": 3}]
+    weighed = ld.build_index(ld.dataset(rows, **roles, weight="w"), tmp_path / "weighed", bad="drop")
+    told = {(each["column"], each["reason"]): each["rows"] for each in weighed.layout.source["dropped"]}
+    assert told == {("w", "negative"): 1, ("x", "zero vector"): 2}
+    with pytest.raises(DataError, match=r"at least 1 good rows of the support; got 0 in a sample of 5"):
+        ld.build_index(ld.dataset({"x": np.ones(5)}, **roles), tmp_path / "constant", bad="drop")
+    plain = ld.build_index(ld.dataset(rows, key="x", metric="cosine"), tmp_path / "plain", bad="drop")
+    assert plain.layout.rows == 4
+
+
+def test_vectors_of_another_length_are_bad_rows_of_the_support(tmp_path: Path):
+    lists = [[float(row), 1.0] for row in range(30)]
+    lists[7] = [1.0]
+    table = pa.table({"e": lists, "y": np.arange(30.0)})
+    for name, part in (("a", table.slice(0, 5)), ("b", table.slice(5))):
+        pq.write_table(part, tmp_path / f"{name}.parquet")
+    support = ld.dataset([tmp_path / "a.parquet", tmp_path / "b.parquet"], key="e", target="y")
+    with pytest.raises(DataError, match=r"1 wrong length in 'e' .first: row 2 of b\.parquet"):
+        ld.build_index(support, tmp_path / "index")
+    index = ld.build_index(support, tmp_path / "dropped", bad="drop")
+    assert (index.layout.rows, index.layout.width) == (29, 2)
+    assert index.layout.source["dropped"] == [{"column": "e", "reason": "wrong length", "rows": 1}]
+
+
+def test_ids_and_categories_of_a_dictionary_type(tmp_path: Path):
+    names = pa.array(["c", "a", None, "b"]).dictionary_encode()
+    colors = pa.chunked_array([["red", "blue"], ["blue", "blue"]]).dictionary_encode()
+    table = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "color": colors, "id": names})
+    support = ld.dataset(table, key=["x", "color"], id="id")
+    index = ld.build_index(support, tmp_path / "index", bad="drop")
+    assert index.layout.source["notes"] == ["key: color is one-hot of 2 categories"]
+    found = ld.neighbors(index, {"x": [2.1], "color": ["blue"]}, k=3)
+    assert [each["id"] for each in found["neighbors"][0].as_py()] == ["a", "c", "b"]
+
+
+BUILDS: list[tuple[dict[str, object], str]] = [
+    ({"codes": "pq"}, "codes 'exact', 'fp16' or 'flat'; got 'pq'"),
+    ({"codes": "fp16", "nlist": 30_000}, "nlist between 1 and the 3000 rows; got 30000"),
+    ({"nlist": 0}, "nlist, a whole number of at least 1; got 0"),
+    ({"codes": "flat", "nlist": 2.5}, "nlist, a whole number of at least 1; got 2.5"),
+    ({"nlist": 16}, "nlist 16 for exact search over 3,000 rows"),
+    ({"seed": -1}, "seed, a whole number .*; got -1"),
+    ({"seed": 0.5}, "seed, a whole number .*; got 0.5"),
+]
+
+
+@pytest.mark.parametrize("options, told", BUILDS)
+def test_options_are_checked_before_the_folder_is_claimed(
+    table: pa.Table, options, told: str, tmp_path: Path
+):
+    with pytest.raises(UsageError, match=told):
+        ld.build_index(ld.dataset(table, key="e"), tmp_path / "index", **options)
+    assert not (tmp_path / "index").exists()
+
+
+@pytest.mark.parametrize("support", ["train/", Path("train"), {"x": [1.0]}, np.ones((3, 2)), None])
+def test_a_support_without_roles_is_refused(support: object, tmp_path: Path):
+    with pytest.raises(UsageError, match=r"expected ld\.dataset\(\.\.\.\) as the support.*Wrap it"):
+        ld.build_index(support, tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    "x, told",
+    [
+        (np.arange(9.0) * 1e-200, "spread over at least 1e-17 in column 'x'; got 8e-200"),
+        (np.arange(9.0) * 1e200, r"keys up to 1e\+17 in column 'x'"),
+        (2**60 + np.arange(9), r"integers up to 2\^53 in column 'x'"),
+    ],
+)
+def test_keys_that_arithmetic_cannot_tell_apart_are_refused(x, told: str, tmp_path: Path):
+    with pytest.raises(DataError, match=told):
+        ld.build_index(ld.dataset({"x": x}, key="x", scaling="none"), tmp_path / "index")
+    ones = ld.dataset({"x": np.ones(9), "e": x * 1e-30}, key="x", target="e", scaling="none")
+    assert ld.build_index(ones, tmp_path / "ones").layout.rows == 9
 
 
 def test_a_build_on_an_object_store(small, table: pa.Table, bucket: str, tmp_path: Path, monkeypatch):

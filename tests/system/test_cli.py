@@ -22,6 +22,7 @@ from locdist.execute.executor import Stopped
 from tests.system.towns import Towns, table, towns
 
 ROOT = Path(__file__).resolve().parents[2]
+MAIN = "from locdist.cli import main; main()"
 KEY = ("--key", "east,north", "--key", "rooms:2", "--target", "price", "--id", "town")
 
 
@@ -30,9 +31,8 @@ def cli(*words: object) -> Result:
     return CliRunner().invoke(app, [str(word) for word in words])
 
 
-def process(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+def process(*words: object, cwd: Path, code: str = MAIN) -> subprocess.CompletedProcess[str]:
     """A command as a process of its own."""
-    code = "from locdist.cli import main; main()"
     environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "100"}
     command = [sys.executable, "-c", code, *map(str, words)]
     return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
@@ -257,7 +257,9 @@ def test_status_of_a_folder_whose_output_is_gone(world, tmp_path):
     words = ("predict", world.index, world.queries, "-k", 3, "--out", tmp_path / "out")
     assert cli(*words).exit_code == 0
     (tmp_path / "out" / "part-00000.parquet").unlink()
-    told = cli("status", tmp_path / "out").stdout
+    damaged = cli("status", tmp_path / "out")
+    told = damaged.stdout
+    assert damaged.exit_code == 4
     assert "damaged" in told
     assert "to run again: part-00000" in told
     assert "to continue: locdist " in told
@@ -279,7 +281,9 @@ def test_status_of_a_failed_run_says_why_and_what_continues(world, tmp_path):
     done = cli("predict", index, tmp_path / "new", "-m", "knn", "-k", 1, "--out", tmp_path / "out")
     assert done.exit_code == 3
     assert "damaged.parquet" in done.stderr
-    told = cli("status", tmp_path / "out").stdout
+    failed = cli("status", tmp_path / "out")
+    told = failed.stdout
+    assert failed.exit_code == 3
     assert "to continue:" in told
     assert "finished" not in told.splitlines()[0]
 
@@ -446,6 +450,41 @@ def test_what_stops_a_run_has_its_exit_code(world, tmp_path, monkeypatch, raised
     assert done.stdout == ""
 
 
+ABANDON = """
+import os, signal, threading, time
+import torch
+from locdist.jobs.questions import Ask
+from locdist.cli import main
+
+def interrupt():
+    for _ in range(2):
+        time.sleep(0.5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+def encoded(self, table, first):
+    threading.Thread(target=interrupt, daemon=True).start()
+    while True:
+        torch.linalg.eigh(torch.rand(300, 300))
+
+Ask.encoded = encoded
+main()
+"""
+
+
+def test_a_second_interrupt_ends_at_once_with_its_exit_code(world, tmp_path):
+    done = process("predict", world.index, world.queries, "--out", "out", cwd=tmp_path, code=ABANDON)
+    assert done.returncode == 130, done.stderr
+    assert "terminate" not in done.stderr
+    assert "running the same again continues" in done.stderr
+
+
+def test_minimum_norm_predictions_are_told(world, tmp_path):
+    words = ("predict", world.index, world.queries, "-m", "local-linear", "-k", 3, "--out", tmp_path / "out")
+    assert "all predictions are minimum-norm" in cli(*words).stdout
+    assert "minimum-norm" not in cli(*words, "--json").stdout
+    assert "minimum-norm" not in cli(*words, "--ridge", 0.1, "--overwrite").stdout
+
+
 def test_a_fault_of_locdist_keeps_its_traceback(world, tmp_path, monkeypatch):
     monkeypatch.setattr("locdist.jobs.status.status", lambda folder: 1 // 0)
     done = cli("status", world.index)
@@ -459,11 +498,26 @@ def test_a_fault_of_locdist_keeps_its_traceback(world, tmp_path, monkeypatch):
 @pytest.mark.parametrize("given, meant", [
     (["a", "b:2"], {"a": 1.0, "b": 2.0}),
     (["a, b:0.5,c"], {"a": 1.0, "b": 0.5, "c": 1.0}),
-    (["time:utc", "x:y:3"], {"time:utc": 1.0, "x:y": 3.0}),
+    (["time:utc:1", "x:y:3"], {"time:utc": 1.0, "x:y": 3.0}),
     (None, {}),
 ])  # fmt: skip
 def test_columns(given, meant):
     assert options.columns(given) == meant
+
+
+@pytest.mark.parametrize("given, said", [
+    ("lat:abc", "'lat:abc': bad multiplier 'abc'"),
+    ("lon:,lat", "'lon:': bad multiplier ''"),
+    (":2", "no column"),
+])  # fmt: skip
+def test_columns_with_a_bad_multiplier(given, said):
+    with pytest.raises(UsageError, match=said):
+        options.columns([given])
+
+
+@pytest.mark.parametrize("given, meant", [(None, None), (["a,b", "c"], ["a", "b", "c"]), (["*"], "*")])
+def test_keep(given, meant):
+    assert options.keep(given) == meant
 
 
 @pytest.mark.parametrize("given, meant", [("0.1%", 0.001), ("100", 100.0), ("0", 0.0), (None, None)])
@@ -489,3 +543,10 @@ def test_parameters_are_json_where_they_can_be():
 def test_the_continuing_command_can_be_pasted():
     words = ["/somewhere/locdist", "predict", "my index", "q", "--overwrite", "--out", "o"]
     assert frame.continuing(words) == "locdist predict 'my index' q --out o"
+
+
+def test_all_columns_can_be_kept(world, tmp_path):
+    words = ("predict", world.index, world.queries, "-k", 3, "--keep", "*", "--out", tmp_path / "out")
+    assert cli(*words).exit_code == 0
+    found = pq.read_table(tmp_path / "out").column_names
+    assert found == [*pq.read_schema(world.queries / "1.parquet").names, "prediction", "status"]

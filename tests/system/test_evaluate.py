@@ -12,7 +12,7 @@ from sklearn import metrics as peers
 import locdist as ld
 from locdist.errors import DataError, UsageError
 from locdist.jobs import scores
-from tests.system.towns import CLASSES, gapped, towns
+from tests.system.towns import CLASSES, Towns, gapped, towns
 
 GAPS = [3, 4, 5]
 
@@ -164,3 +164,56 @@ def test_it_reads_well_for_people_and_programs(levels, prices):
     text = str(ld.evaluate(levels.root / "out"))
     assert "clipped at 1e-15" in text
     assert [line.split()[0] for line in text.splitlines()[-4:]] == ["class", *CLASSES]
+
+
+def renamed(root: Path, target: str, name: str) -> Towns:
+    """Towns whose target has the name of a column of the output."""
+    world = towns(root)
+    for file in [*world.support.iterdir(), *world.queries.iterdir()]:
+        pq.write_table(pq.read_table(file).rename_columns({target: name}), file)
+    support = ld.dataset(world.support, key=["east", "north"], target=name, id="town")
+    ld.build_index(support, world.index, overwrite=True)
+    return world
+
+
+@pytest.mark.parametrize("target, name, method", [
+    ("price", "prediction", "local-mean"),
+    ("price", "status", "local-mean"),
+    ("level", "label", "local-vote"),
+])  # fmt: skip
+def test_a_target_named_like_a_column_of_the_output_is_read_from_the_queries(tmp_path, target, name, method):
+    world = renamed(tmp_path, target, name)
+    ld.predict(method, world.index, world.queries, tmp_path / "out", extras=["spread"])
+    told = ld.evaluate(tmp_path / "out")
+    same = ld.evaluate(tmp_path / "out", target, gapped(90, 3))
+    assert told.target == name
+    assert told.unknown == 2
+    assert told.metrics == same.metrics
+
+
+def test_kept_columns_are_no_predictions(prices, tmp_path):
+    whole = gapped(90, 3).rename_columns({"level": "label", "rooms": "probability_old"})
+    queries = whole.append_column("rooms", whole.column("probability_old"))
+    keep = ["label", "probability_old", "price"]
+    pq.write_table(queries, tmp_path / "queries.parquet")
+    out = tmp_path / "out"
+    ld.predict(ld.local_mean(k=8), prices.index, tmp_path / "queries.parquet", out, keep=keep)
+    assert ld.evaluate(out).metrics == ld.evaluate(prices.root / "out").metrics
+
+
+def test_measurements_are_no_truth_for_names(levels):
+    with pytest.raises(UsageError, match="a truth of classes"):
+        ld.evaluate(levels.root / "out", "price")
+    with pytest.raises(DataError, match=r"among the classes of the support \(high, low, middle\)"):
+        ld.evaluate(levels.root / "out", "town")
+
+
+def test_queries_that_were_in_memory(prices, tmp_path):
+    out = tmp_path / "out"
+    ld.predict(ld.local_mean(k=8), prices.index, gapped(90, 3), out)
+    with pytest.raises(UsageError, match=r"queries in memory.*--truth"):
+        ld.evaluate(out)
+    here = ld.evaluate(out, truth=gapped(90, 3))
+    assert here.metrics == ld.evaluate(prices.root / "out").metrics
+    with pytest.raises(UsageError, match="Write them to a file"):
+        ld.explain(out, 1)

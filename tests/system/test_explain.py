@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -147,3 +148,45 @@ def test_an_output_that_was_tampered_with_is_seen(tmp_path):
     told = ld.explain(tmp_path / "out", 1)
     assert not told.stored_equal
     assert "NOT equal to the stored one" in str(told)
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory):
+    """26 classes, one in each unit of the key."""
+    root = tmp_path_factory.mktemp("letters")
+    names = [chr(ord("a") + place) for place in range(26)]
+    rows = pa.table({"x": [place + step / 20 for place in range(26) for step in range(10)],
+                     "letter": [name for name in names for _ in range(10)]})  # fmt: skip
+    index = ld.build_index(ld.dataset(rows, key="x", target="letter"), root / "index")
+    pq.write_table(pa.table({"x": [3.2, 3.75, None]}), root / "queries.parquet")
+    ld.predict(ld.local_vote(k=7, kernel="uniform"), index, root / "queries.parquet", root / "out")
+    return root / "out", names
+
+
+def test_many_classes_are_named(letters):
+    out, names = letters
+    field = pq.read_schema(next(out.glob("*.parquet"))).field("probability")
+    assert json.loads(field.metadata[b"classes"]) == names
+    told = ld.explain(out, 1)
+    stored = pq.read_table(out).column("probability").to_pylist()
+    assert told.stored_equal
+    assert [told.prediction[f"probability_{name}"] for name in names] == pytest.approx(stored[1])
+    lines = str(told).splitlines()
+    chances = [line.split()[0] for line in lines if line.startswith("  probability_")]
+    assert len(chances) == 5
+    assert set(chances[:2]) == {"probability_d", "probability_e"}
+    assert "  ... and 21 other classes" in lines
+    assert set(ld.explain(out, 2).prediction.values()) == {None}
+
+
+def test_a_vote_of_one_mind_has_no_spread(letters):
+    told = ld.explain(letters[0], 0)
+    assert told.prediction["probability_d"] == pytest.approx(1)
+    assert told.spread["spread_d"] == told.spread["spread_a"] == 0
+
+
+def test_an_output_without_rows(prices, tmp_path):
+    pq.write_table(gapped(5, 3).slice(0, 0), tmp_path / "none.parquet")
+    ld.predict("knn", prices.index, tmp_path / "none.parquet", tmp_path / "out")
+    with pytest.raises(UsageError, match="an output with rows"):
+        ld.explain(tmp_path / "out", 0)

@@ -148,17 +148,22 @@ def test_what_another_version_planned_is_refused(place: Place):
 
 
 def test_outputs_that_another_version_did_not_commit_are_removed(place: Place):
-    kept = ("notes.txt", "other/part-00009.parquet", "_locdist/part-00009.parquet")
+    kept = ("notes.txt", "part-9.parquet", "other/part-00009.parquet", "_locdist/part-00009.parquet")
     for name in ("part-00009.parquet", "part-00001.parquet", *kept):
         place.folder.write(name, b"of an earlier version")
     run(small_job(place.folder, Write(str(place.log)), tasks=2), Local(1))
     names = {file.path for file in place.folder.files() if not file.path.startswith("_locdist/")}
-    assert names == {"part-00000.parquet", "part-00001.parquet", *kept[:2]}
-    assert place.folder.exists(kept[2])
+    assert names == {"part-00000.parquet", "part-00001.parquet", *kept[:3]}
+    assert place.folder.exists(kept[3])
 
 
 def test_outputs_of_an_earlier_stage_are_kept(place: Place):
-    for name in ("part-00000.parquet", "1/part-00000.parquet", "2/part-00001.parquet", "2/part-7.parquet"):
+    for name in (
+        "part-00000.parquet",
+        "1/part-00000.parquet",
+        "2/part-00001.parquet",
+        "2/part-00007.parquet",
+    ):
         place.folder.write(name, b"half of an earlier run")
     run(small_job(place.folder, Write(str(place.log)), tasks=2, stages=3), Local(1))
     assert place.rows() == sorted(3 * list(range(20)))
@@ -223,6 +228,30 @@ def test_what_passes_is_tried_again(place: Place, fault: str):
     assert not any("errors" in file.path or "tmp" in file.path for file in place.folder.files())
 
 
+@pytest.mark.parametrize("fault, told", [("full", "the disk is full"), ("read-only", "can only be read")])
+def test_a_full_disk_is_met_once_and_the_others_go_on(place: Place, fault: str, told: str):
+    job = small_job(place.folder, Write(str(place.log), fault=fault), tasks=6)
+    with pytest.raises(MachineError, match=told) as raised:
+        run(job, Local(2))
+    assert f"while writing to {place.folder.uri}" in str(raised.value)
+    assert place.starts("part-00003") == 1
+    assert place.rows() == [i for i in range(60) if i // 10 != 3]
+
+
+def test_a_disk_too_full_for_a_status_still_tells_the_cause(place: Place, monkeypatch: pytest.MonkeyPatch):
+    write = Store.write
+
+    def full(self: Store, name: str, data: bytes) -> None:
+        if name.startswith(("_locdist/status", "_locdist/errors")):
+            raise MachineError("space", "none", "Make some.")
+        write(self, name, data)
+
+    monkeypatch.setattr(Store, "write", full)
+    with pytest.raises(MachineError, match="the disk is full"):
+        run(small_job(place.folder, Write(str(place.log), fault="full"), tasks=4), Local(1))
+    assert place.starts() == 4
+
+
 def test_a_repaired_job_continues(place: Place):
     with pytest.raises(LocdistError):
         run(small_job(place.folder, Write(str(place.log), fault="bug"), tasks=4), Local(1))
@@ -280,7 +309,7 @@ def test_slots_respect_cores_and_memory():
     assert Local(8).slots(Resources(cpus=0.5)) == 8
     assert Local(8).slots(Resources(memory=machine.memory() // 2 - 1)) == 2
     assert Local().slots(Resources()) == machine.cpus() <= len(os.sched_getaffinity(0))
-    with pytest.raises(UsageError, match="workers >= 1"):
+    with pytest.raises(UsageError, match="whole number >= 1"):
         Local(0)
 
 
@@ -290,18 +319,29 @@ def test_a_task_that_cannot_be_pickled_is_wrong_use(place: Place):
         run(job, Local(1, processes=True))
 
 
-def test_a_script_without_a_guard_is_told_so(tmp_path: Path):
+@pytest.mark.parametrize("workers", ["2", 1.5, True, 0, -1])
+def test_workers_are_counted(workers: object):
+    with pytest.raises(UsageError, match=f"got {workers!r}"):
+        Local(workers)
+
+
+@pytest.mark.parametrize(
+    "call", ["run(job, {})", "with claimed(job.folder, Manifest('m', {{}})): run(job, {})"]
+)
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path, call: str):
     script = tmp_path / "script.py"
     script.write_text(
         "from locdist.data.store import Store\nfrom locdist.execute.executor import run\n"
         "from locdist.execute.local import Local\nfrom tests.system.small_job import Write, small_job\n"
+        "from locdist.plan.manifest import Manifest, claimed\n"
         f"job = small_job(Store({str(tmp_path / 'out')!r}), Write({str(tmp_path)!r}))\n"
-        "run(job, Local(1, processes=True))\n"
+        + call.format("Local(1, processes=True)")
     )
     ended = subprocess.run(
         [sys.executable, script], capture_output=True, text=True, timeout=60, env=environment()
     )
     assert "start it below `if __name__ == '__main__':`" in ended.stderr
+    assert ended.stderr.count("Traceback") == 1
 
 
 def environment() -> dict[str, str]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from locdist.data.store import Store
+from locdist.data.store import FileInfo, Store
 from locdist.errors import DataError, LocdistError, MachineError, UsageError
 from locdist.plan import lock
 from locdist.plan.manifest import (
@@ -53,13 +53,18 @@ def test_the_same_request_resumes(folder: Store):
     assert again.manifest.snapshot == FILES
 
 
-CHANGED = replace(FILES[0], size=101), replace(FILES[0], modified=9), replace(FILES[0], fingerprint="x")
+CHANGED = (
+    replace(FILES[0], size=101),
+    replace(FILES[0], modified=9, fingerprint=""),
+    replace(FILES[0], rows=9),
+)
+COMMITTED = f"{COMMITS}/predict/part-00000.json"
 
 
 @pytest.mark.parametrize(
     "change, error, words",
     [
-        ({"kind": "neighbors"}, UsageError, ["kind", "predict", "neighbors"]),
+        ({"kind": "neighbors"}, UsageError, ["kind", "predict", "neighbors", "another folder"]),
         (
             {"request": {"method": {"name": "local-linear", "k": 32}, "keep": ["id"]}},
             UsageError,
@@ -67,18 +72,75 @@ CHANGED = replace(FILES[0], size=101), replace(FILES[0], modified=9), replace(FI
         ),
         ({"request": {"method": {"name": "local-linear", "k": 64}}}, UsageError, ["keep", "None"]),
         ({"snapshot": (CHANGED[0], FILES[1])}, DataError, ["a.parquet", "size", "100", "101"]),
-        ({"snapshot": (CHANGED[1], FILES[1])}, DataError, ["a.parquet", "modified"]),
-        ({"snapshot": (CHANGED[2], FILES[1])}, DataError, ["a.parquet", "fingerprint", "f1"]),
+        ({"snapshot": (CHANGED[1], FILES[1])}, DataError, ["a.parquet", "fingerprint", "f1"]),
+        ({"snapshot": (CHANGED[2], FILES[1])}, DataError, ["a.parquet", "rows", "10", "9"]),
         ({"snapshot": FILES[:1]}, DataError, ["b.parquet", "without it"]),
     ],
 )
 def test_another_request_is_refused_and_the_difference_named(folder: Store, change, error, words):
     claim(folder, ASKED)
+    folder.write(COMMITTED, b"{}")
     before = folder.read(MANIFEST)
     with pytest.raises(error) as raised:
         claim(folder, replace(ASKED, **change))
-    assert all(word in str(raised.value) for word in [*words, "--overwrite"])
+    remedies = [] if "kind" in change else ["--overwrite"]
+    assert all(word in str(raised.value) for word in [*words, *remedies])
     assert folder.read(MANIFEST) == before
+
+
+def test_a_touched_file_is_the_same_file(folder: Store):
+    claim(folder, ASKED)
+    folder.write(COMMITTED, b"{}")
+    touched = replace(ASKED, snapshot=(replace(FILES[0], modified=9), FILES[1]))
+    assert claim(folder, touched).resumed
+
+
+def test_where_no_footer_tells_the_time_does_and_is_shown_as_a_date(folder: Store):
+    bare = replace(FILES[0], fingerprint="")
+    claim(folder, replace(ASKED, snapshot=(bare,)))
+    folder.write(COMMITTED, b"{}")
+    with pytest.raises(DataError, match=r"modified 1970-01-01 00:00:00\.000\+00:00; got modified 2026-01-"):
+        claim(folder, replace(ASKED, snapshot=(replace(bare, modified=1_768_000_000 * 10**9),)))
+
+
+NESTED = "_locdist/index"  # as transform has it
+BUILD = Manifest("build-index", {"bad": "raise"}, FILES)
+
+
+@pytest.mark.parametrize(
+    "kind, name, replaced",
+    [
+        ("build-index", f"{COMMITS}/profile/part-00000.json", True),
+        ("build-index", f"{COMMITS}/profile.jsonl", True),
+        ("build-index", f"{COMMITS}/train/train.json", False),
+        ("build-index", f"{COMMITS}/assign.jsonl", False),
+        ("build-index", "manifest.json", False),
+        ("predict", f"{COMMITS}/predict/.part-00000.json.0123456789ab.tmp", True),
+        ("predict", f"{COMMITS}/predict/part-00000.json", False),
+        ("predict", "_locdist/report.json", False),
+        ("transform", f"{NESTED}/{MANIFEST}", True),
+        ("transform", f"{NESTED}/{COMMITS}/profile.jsonl", True),
+        ("transform", f"{NESTED}/{COMMITS}/pack.jsonl", False),
+        ("transform", f"{NESTED}/manifest.json", False),
+    ],
+)
+def test_another_request_replaces_one_of_which_nothing_is_finished(
+    folder: Store, kind: str, name: str, replaced: bool
+):
+    old = replace(BUILD, kind=kind)
+    claim(folder, old)
+    folder.write(name, b"{}")
+    folder.write("notes.txt", b"mine")
+    new = replace(old, request={"bad": "drop"}, snapshot=(FILES[0], CHANGED[0]))
+    if not replaced:
+        with pytest.raises(UsageError, match=r"bad 'raise'; got .*--overwrite"):
+            claim(folder, new)
+        return
+    taken = claim(folder, new)
+    assert not taken.resumed
+    assert "bad 'raise', now " in taken.notes[0]
+    assert {file.path for file in folder.files()} == {MANIFEST, "notes.txt"}
+    assert read_manifest(folder).request == {"bad": "drop"}
 
 
 def test_new_files_and_new_versions_are_reported_and_the_snapshot_stays(folder: Store):
@@ -93,15 +155,56 @@ def test_new_files_and_new_versions_are_reported_and_the_snapshot_stays(folder: 
 
 def test_overwrite_leaves_nothing_of_an_earlier_run(folder: Store):
     claim(folder, ASKED)
-    for name in ("part-00000.parquet", "part-00007.parquet", f"{COMMITS}/predict/part-00007.json"):
+    named = Record(stage="predict", task="odd", bytes={"odd/name.csv": 2}).to_json().encode()
+    for name in ("part-00000.parquet", ".part-00007.parquet.0123456789ab.tmp", "odd/name.csv"):
         folder.write(name, b"{}")
-    new = replace(ASKED, kind="neighbors")
+    folder.write(f"{COMMITS}/predict/odd.json", named)
+    folder.write(f"{COMMITS}/predict.jsonl", b"not a record")
+    new = replace(ASKED, request={"method": "knn"})
     assert not claim(folder, new, overwrite=True).resumed
     assert [file.path for file in folder.files()] == [MANIFEST]
-    assert read_manifest(folder).kind == "neighbors"
+    assert read_manifest(folder).request == {"method": "knn"}
 
 
-NESTED = "_locdist/index"  # as transform has it
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        ("predict", "notes.txt"),
+        ("predict", "mymodel.parquet"),
+        ("predict", "part-1.parquet"),
+        ("predict", "old/part-00000.parquet"),
+        ("predict", "manifest.json"),
+        ("predict", "build/trained.arrow"),
+        ("predict", ".draft.tmp"),
+        ("build-index", "part-00000.parquet"),
+        ("build-index", "build/notes.txt"),
+        ("build-index", "shards/mine.arrow"),
+    ],
+)
+def test_overwrite_refuses_to_delete_what_locdist_did_not_write(folder: Store, kind: str, name: str):
+    asked = replace(ASKED, kind=kind)
+    claim(folder, asked)
+    folder.write(f"{COMMITS}/{kind}/part-00000.json", Record(stage=kind, task="a").to_json().encode())
+    folder.write(name, b"mine")
+    before = folder.files()
+    with pytest.raises(UsageError) as raised:
+        claim(folder, asked, overwrite=True)
+    assert repr(name) in str(raised.value)
+    assert "Move it away" in str(raised.value)
+    assert folder.files() == before
+
+
+@pytest.mark.parametrize("format", [1, 99])
+def test_overwrite_does_not_replace_another_kind(folder: Store, format: int):
+    claim(folder, BUILD)
+    told = json.loads(folder.read(MANIFEST)) | {"format": format}
+    folder.write(MANIFEST, json.dumps(told).encode())
+    with pytest.raises(UsageError, match=r"'predict' to overwrite; got .* of kind 'build-index'"):
+        claim(folder, ASKED, overwrite=True)
+    assert json.loads(folder.read(MANIFEST)) == told
+    assert not claim(folder, BUILD, overwrite=True).resumed
+
+
 LEFT = [
     "build/runs/part-00000.arrow",
     "lists.arrow",
@@ -120,7 +223,7 @@ LEFT = [
 def test_an_interrupted_overwrite_leaves_nothing_that_says_finished(
     folder: Store, monkeypatch: pytest.MonkeyPatch
 ):
-    claim(folder, ASKED)
+    claim(folder, BUILD)
     for name in LEFT:
         folder.write(name, b"{}")
     seen, delete = [], Store.delete
@@ -130,7 +233,7 @@ def test_an_interrupted_overwrite_leaves_nothing_that_says_finished(
         delete(self, name)
 
     monkeypatch.setattr(Store, "delete", watched)
-    claim(folder, ASKED, overwrite=True)
+    claim(folder, BUILD, overwrite=True)
     outputs = {name for name in LEFT if name.endswith(".arrow")}
     ends = ("report.json", "manifest.json")
     claims = {name for name in LEFT if name.endswith(ends)} - {f"{NESTED}/{MANIFEST}"}
@@ -150,6 +253,7 @@ def test_comparing_writes_nothing(folder: Store):
         compared(folder, ASKED)
     assert folder.files() == []
     claim(folder, ASKED)
+    folder.write(COMMITTED, b"{}")
     before = folder.files()
     assert compared(folder, ASKED).resumed
     with pytest.raises(UsageError, match="neighbors"):
@@ -166,8 +270,47 @@ def test_a_folder_of_somebody_else_is_left_alone(folder: Store, overwrite: bool)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[]", b"{}", b'{"kind": "predict", "format": 99, "request": {}, "snapshot": []}']
+    "left", [lock.LOCK, "_locdist/.manifest.json.0123456789ab.tmp", "_locdist/plan.json"]
 )
+def test_a_driver_may_die_before_the_manifest_is_written(folder: Store, left: str):
+    folder.write(left, b"")
+    with claimed(folder, ASKED) as taken:
+        assert not taken.resumed
+    assert {file.path for file in folder.files()} == {MANIFEST, lock.LOCK}
+
+
+def test_another_driver_that_just_began_is_no_stranger(folder: Store, monkeypatch: pytest.MonkeyPatch):
+    with lock.hold(folder):
+        files = Store.files
+
+        def late(self: Store) -> list[FileInfo]:
+            self.write(MANIFEST, ASKED.to_json().encode())
+            self.write("part-00000.parquet", b"")
+            return files(self)
+
+        monkeypatch.setattr(Store, "files", late)
+        with pytest.raises(MachineError, match="lock held by process"), claimed(folder, ASKED):
+            pass
+
+
+@pytest.mark.parametrize(
+    "change, version",
+    [
+        ({"format": 99}, 99),
+        ({"format": 2, "mood": "good"}, 2),
+        ({"mood": "good"}, 1),
+        ({"snapshot": [{"path": "a", "size": 1, "modified": 1, "etag": "x"}]}, 1),
+        ({"snapshot": None}, 1),
+    ],
+)
+def test_a_manifest_of_another_version_is_told(folder: Store, change: dict[str, object], version: int):
+    folder.write(MANIFEST, json.dumps(json.loads(ASKED.to_json()) | change).encode())
+    with pytest.raises(DataError, match=rf"another version of locdist \(format {version}\).*--overwrite"):
+        claim(folder, ASKED)
+    assert not claim(folder, ASKED, overwrite=True).resumed
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"null"])
 def test_a_manifest_that_cannot_be_read_is_refused(folder: Store, content: bytes):
     folder.write(MANIFEST, content)
     with pytest.raises(DataError, match="manifest"):
@@ -312,10 +455,11 @@ def test_joining_records_loses_nothing_wherever_it_stops(folder: Store, monkeypa
 
 def test_stages_are_told_apart_and_leftovers_are_found(folder: Store):
     one, two = done(folder, "part-1", "a"), done(folder, "part-2", "a.b")
-    folder.write(".part-7.parquet.0a1b.tmp", b"half")
+    folder.write(".part-7.parquet.0a1b0a1b0a1b.tmp", b"half")
+    folder.write(".of-the-user.tmp", b"whole")
     past = history(folder)
     assert past.records == {"a": {"part-1": one}, "a.b": {"part-2": two}}
-    assert past.leftovers == (".part-7.parquet.0a1b.tmp",)
+    assert past.leftovers == (".part-7.parquet.0a1b0a1b0a1b.tmp",)
 
 
 def test_an_unreadable_record_is_named(folder: Store):

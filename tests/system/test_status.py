@@ -9,13 +9,14 @@ import pytest
 
 import locdist as ld
 from locdist.data.store import Store
-from locdist.errors import DataError, UsageError
+from locdist.errors import DataError, TooManyBadRows, UsageError
 from locdist.execute.executor import run
 from locdist.execute.local import Local
-from locdist.jobs.status import FailedTask, StageState, status
+from locdist.jobs.status import FailedTask, FolderStatus, StageState, status
 from locdist.plan.lock import hold
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.status import RunStatus, read_status, write_status
+from locdist.search.summary import Summary
 from tests.system.small_job import ROWS, Write, small_job
 from tests.system.towns import towns
 
@@ -102,7 +103,7 @@ def test_a_folder_that_was_only_claimed(tmp_path):
 
 def test_an_index_and_what_transform_does_below(tmp_path):
     world = towns(tmp_path)
-    assert "300 rows, key of width 3, target price, exact search" in str(status(world.index))
+    assert "300 rows, key of width 3, target price" in str(status(world.index))
     support = ld.dataset(world.support, key=["east"], target="price")
     ld.transform("knn", support, tmp_path / "fit")
     (tmp_path / "fit" / "_locdist" / "status.json").unlink()
@@ -112,3 +113,52 @@ def test_an_index_and_what_transform_does_below(tmp_path):
 def test_a_folder_that_is_not_ours(tmp_path):
     with pytest.raises(UsageError, match="that locdist wrote"):
         status(tmp_path)
+
+
+@pytest.mark.parametrize("state, exit_code, code", [
+    ("finished", 0, 0), ("finished", 5, 5), ("failed", 3, 3), ("failed", 4, 4), ("died", None, 4),
+    ("damaged", 0, 4), ("stopped", 130, 130), ("running", None, 0), ("not started", None, 0),
+])  # fmt: skip
+def test_what_the_command_exits_with(state, exit_code, code):
+    assert FolderStatus("out", "predict", state, exit_code).code == code
+
+
+def test_too_many_bad_rows_are_told(tmp_path):
+    world = towns(tmp_path)
+    with pytest.raises(TooManyBadRows):
+        ld.predict("knn", world.index, world.queries, tmp_path / "out", max_bad=0)
+    told = status(tmp_path / "out")
+    assert (told.state, told.exit_code, told.code) == ("finished", 5, 5)
+    assert "predict, finished, with too many bad rows" in str(told)
+
+
+def test_an_index_says_why_it_is_what_it_is(tmp_path):
+    world = towns(tmp_path)
+    ld.build_index(
+        ld.dataset(world.queries, key=["east", "north"], target="price"), tmp_path / "i", bad="drop"
+    )
+    told = status(tmp_path / "i")
+    assert told.index is not None
+    assert (told.index.rows, told.index.left_out, told.index.width, told.index.nlist) == (87, 3, 2, 0)
+    assert "exact search: fewer than 50,000 rows" in str(told)
+    assert "3 rows dropped: 2 null in 'east', 2 null in 'price'" in str(told)
+    assert json.loads(told.to_json())["index"]["dropped"][0] == {
+        "column": "east",
+        "reason": "null",
+        "rows": 2,
+    }
+
+
+@pytest.mark.parametrize("changed, said", [
+    ({}, "exact search: fewer than 50,000 rows"),
+    ({"metric": "ip"}, "exact search: the inner product has no lists"),
+    ({"codes": "flat", "nlist": 16}, "16 lists of single precision codes: asked for"),
+    ({"codes": "flat", "nlist": 1024, "source": 60_000}, "1,024 lists of single precision codes: 50,000"),
+    ({"codes": "fp16", "nlist": 8, "source": 60_000, "width": 64}, "half precision codes: 50,000 rows"),
+    ({"source": 60_000}, "exact search: asked for"),
+])  # fmt: skip
+def test_reasons_of_an_index(tmp_path, changed, said):
+    layout = ld.open_index(towns(tmp_path).index).layout
+    rows = changed.pop("source", 300)
+    told = Summary.of(replace(layout, **changed, source=layout.source | {"rows": rows}))
+    assert said in str(told)
