@@ -70,10 +70,12 @@ class Profiles:
         """The profiles of a table that holds rows of `dataset.source` from number `start` on."""
         names = [name for name in dataset.roles.columns if _varies(table.schema.field(name).type)]
         numbers = np.arange(start, start + table.num_rows)
-        told = np.stack([np.zeros(len(numbers), np.int64), *(lengths(table.column(n)) for n in names)], 1)
+        told = np.zeros((table.num_rows, len(names)), np.int64)
+        for place, name in enumerate(names):
+            told[:, place] = lengths(table.column(name))
+        if (told == told[:1]).all():
+            return Profiles((_part(table, dataset, numbers, names, told),))
         kinds, kind = np.unique(told, axis=0, return_inverse=True)
-        if len(kinds) <= 1:
-            return Profiles((_part(table, dataset, numbers, names, kinds),))
         parts = []
         for place in range(len(kinds)):
             rows = np.flatnonzero(kind.reshape(-1) == place)
@@ -134,7 +136,7 @@ def _part(
 ) -> Part:
     rows = np.arange(table.num_rows)
     first = tuple((name, examples(table, name, rows, dataset, numbers)) for name in names)
-    told = tuple(kinds[0, 1:].tolist()) if len(kinds) else (-1,) * len(names)
+    told = tuple(kinds[0].tolist()) if len(kinds) else (-1,) * len(names)
     return Part(told, Profile.of(table, dataset, numbers), first)
 
 

@@ -48,7 +48,8 @@ from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Resources, Stage, Task, remaining
 from locdist.plan.records import Record
 from locdist.search.build import SAMPLE_ROWS, Choice, check_lists, choose, shard_ranges
-from locdist.search.generation import Generation, array, open_index
+from locdist.search.files import array
+from locdist.search.generation import Generation, open_index
 from locdist.search.layout import LISTS, MANIFEST, Layout, ShardFile, digest
 
 Records = Mapping[str, Mapping[str, Record]]
@@ -111,12 +112,13 @@ def build_index(
         default. Where some key lies so far out that half precision would lose the others, "fp16" becomes
         "flat", and the notes of the index say so.
     nlist : int, optional
-        Number of lists; about 2 √n by default.
+        Number of lists; about 2 √n by default. Exact search has none.
     bad : {"raise", "drop"}
-        Rows of the support with a null, NaN or infinite key, feature, target or weight: an error that counts
-        and names them, or left out with a count.
+        Rows of the support with a null, NaN or infinite key, feature, target or weight, with vectors of
+        another length than most, or without a direction where the metric needs one: an error that counts and
+        names them, or left out with a count.
     seed : int
-        Of the sample and of the k-means.
+        Of the sample and of the k-means; from 0 to 2^31 − 1.
     executor : Executor, optional
         `ld.Local()` by default.
     overwrite : bool
@@ -139,7 +141,7 @@ def build_index(
     """
     options = Options(recall, codes, nlist, bad, seed)
     folder = Store.at(out)
-    manifest = requested(checked(support), options)
+    manifest = requested(support, options)
     with claimed(folder, manifest, inputs(support.source), overwrite) as claim:
         if claim.resumed and folder.exists(MANIFEST):
             _sweep(folder)  # a driver that died last of all leaves it
@@ -151,7 +153,7 @@ def build_index(
 
 def requested(support: Dataset, options: Options) -> Manifest:
     """What `build_index` pins in its folder; refuses options that do not fit the support."""
-    Extent.of(support).choice(support, options.codes, options.nlist)
+    Extent.of(checked(support)).choice(support, options.codes, options.nlist)
     request = {"roles": support.roles.to_json(), **asdict(options)}
     return Manifest("build-index", request, snapshot(support.source), versions())
 

@@ -17,11 +17,11 @@ import pyarrow as pa
 from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError, did_you_mean
-from locdist.jobs.ask import REPORT
-from locdist.jobs.places import Places
-from locdist.jobs.scorers import Scored, Scorer, scorer
-from locdist.jobs.scores import CLIP, ClassSums
-from locdist.jobs.text import aligned, number, to_json
+from locdist.jobs.asking.ask import REPORT
+from locdist.jobs.asking.places import Places
+from locdist.jobs.telling.scorers import Scored, Scorer, scorer
+from locdist.jobs.telling.scores import CLIP, ClassSums
+from locdist.jobs.telling.text import aligned, number, to_json
 from locdist.plan.manifest import read_manifest
 from locdist.search.generation import open_index
 

@@ -20,11 +20,11 @@ from torch import Tensor
 from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.errors import UsageError, did_you_mean
-from locdist.jobs.ask import PLAN
+from locdist.jobs.asking.ask import PLAN
+from locdist.jobs.asking.places import Places
 from locdist.jobs.evaluate import finished_output, pinned_queries
-from locdist.jobs.explanation import Coefficient, Explanation, Neighbor
-from locdist.jobs.places import Places
 from locdist.jobs.predict import PredictRows, presentation
+from locdist.jobs.telling.explanation import Coefficient, Explanation, Neighbor
 from locdist.local.answers import Answers
 from locdist.local.models import Linear
 from locdist.local.neighborhood import Neighborhood

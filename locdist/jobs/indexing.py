@@ -21,7 +21,7 @@ from locdist.jobs.support import Recipe
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
 from locdist.search import build
-from locdist.search.generation import array
+from locdist.search.files import array
 from locdist.search.lists import Lists, train
 
 BATCH_ROWS = 65_536

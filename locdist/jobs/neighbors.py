@@ -12,11 +12,11 @@ from locdist.data.moments import Moments
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
-from locdist.jobs.ask import Request, Running, ask, ask_here, kept, queries_of
-from locdist.jobs.block import STATUS, Block, statuses
-from locdist.jobs.present import id_distance
-from locdist.jobs.questions import Ask
-from locdist.jobs.report import Report
+from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.asking.block import STATUS, Block, statuses
+from locdist.jobs.asking.present import id_distance
+from locdist.jobs.asking.questions import Ask
+from locdist.jobs.asking.report import Report
 from locdist.local.answers import Status
 from locdist.plan.cost import Solve
 from locdist.search.generation import Generation, open_index

@@ -14,20 +14,20 @@ from locdist.execute.local import Local
 from locdist.jobs import neighbors as near
 from locdist.jobs import predict as answers
 from locdist.jobs import transform as itself
-from locdist.jobs.ask import PLAN, Request, search_of, spans_of, stage_of
+from locdist.jobs.asking.ask import PLAN, Request, search_of, spans_of, stage_of
+from locdist.jobs.asking.places import INDEX
+from locdist.jobs.asking.questions import Ask
+from locdist.jobs.asking.tuning import AUDITED, TUNED
 from locdist.jobs.build_index import BuildIndex, Options, requested
 from locdist.jobs.extent import Extent
-from locdist.jobs.outlook import (
+from locdist.jobs.request import column_bytes, inputs
+from locdist.jobs.telling.outlook import (
     JobPlan,
     StagePlan,
     ask_stage,
     index_choices,
     index_stages,
 )
-from locdist.jobs.places import INDEX
-from locdist.jobs.questions import Ask
-from locdist.jobs.request import column_bytes, inputs
-from locdist.jobs.tuning import AUDITED, TUNED
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.plan.cost import Search, predict_cost

@@ -11,12 +11,12 @@ from locdist.data.moments import Moments
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
-from locdist.jobs.ask import Request, Running, ask, ask_here, kept, queries_of
-from locdist.jobs.block import Block
-from locdist.jobs.diagnostics import residuals
-from locdist.jobs.present import Presentation
-from locdist.jobs.questions import Ask
-from locdist.jobs.report import Report
+from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept, queries_of
+from locdist.jobs.asking.block import Block
+from locdist.jobs.asking.diagnostics import residuals
+from locdist.jobs.asking.present import Presentation
+from locdist.jobs.asking.questions import Ask
+from locdist.jobs.asking.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.plan.cost import Solve

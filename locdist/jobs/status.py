@@ -11,9 +11,9 @@ from pathlib import Path
 
 from locdist.data.store import Store
 from locdist.errors import MachineError, TooManyBadRows
-from locdist.jobs.ask import REPORT
-from locdist.jobs.places import INDEX
-from locdist.jobs.text import aligned, to_json
+from locdist.jobs.asking.ask import REPORT
+from locdist.jobs.asking.places import INDEX
+from locdist.jobs.telling.text import aligned, to_json
 from locdist.plan.lock import held
 from locdist.plan.manifest import read_manifest
 from locdist.plan.records import ERRORS, History, history

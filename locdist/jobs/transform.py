@@ -15,14 +15,15 @@ from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
-from locdist.jobs.ask import Request, Running, ask, ask_here, kept
+from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept
+from locdist.jobs.asking.places import INDEX
+from locdist.jobs.asking.report import Report
 from locdist.jobs.build_index import build_index
-from locdist.jobs.places import INDEX
 from locdist.jobs.predict import PredictRows, check, presentation
-from locdist.jobs.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
-from locdist.search.generation import Generation, release
+from locdist.search.files import release
+from locdist.search.generation import Generation
 
 
 def transform(
@@ -84,7 +85,7 @@ def transform(
         with tempfile.TemporaryDirectory(prefix="locdist-") as place:
             question = prepare(Store.at(place), support.source)
             answers = ask_here(request, question, running)
-            release(question.index)
+            release(question.index.folder, question.index.fingerprint)
             return answers
     return ask(request, lambda folder, source: prepare(folder.child(INDEX), source), out, running)
 

@@ -3,8 +3,9 @@ machine.
 
     manifest.json          written last: what the index holds, how it was made, sizes and hashes of every file
     lists.arrow            one row a list: centroid, rows, radius
-    shards/part-*.arrow    the rows, sorted by list, then by the user's id (else by content): uncompressed
-    Arrow IPC, one batch each
+    shards/shard-*.arrow   the rows, sorted by list, then by the user's id (else by content), one batch each
+
+Arrow files are uncompressed IPC, which can be mapped.
 
 Data only: JSON and Arrow, no pickle and no FAISS file. Row ids are positions over the shards.
 """
@@ -12,9 +13,7 @@ Data only: JSON and Arrow, no pickle and no FAISS file. Row ids are positions ov
 import dataclasses
 import functools
 import math
-import threading
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,17 +23,14 @@ from torch import Tensor
 
 from locdist.data.encoding import Encoding
 from locdist.data.store import Store
-from locdist.errors import DataError, UsageError
+from locdist.errors import UsageError
 from locdist.local.neighborhood import Neighborhood, smallest
-from locdist.search.cache import Copy, local_copy
 from locdist.search.exact import exact_neighbors
-from locdist.search.layout import LISTS, Layout, digest, read_manifest
-from locdist.search.lists import CodeFile, Lists
-from locdist.search.rows import Rows
+from locdist.search.files import OpenFiles, opened
+from locdist.search.layout import Layout, digest, read_layout, read_manifest
 from locdist.search.summary import Summary
 
 _TILE = 256  # queries ranked at once: their gathered keys fit the cache
-_MOST_OPEN = 8  # indexes at once in one process
 _WIDEN = 4  # factor on nprobe for queries whose lists hold fewer than k rows
 
 
@@ -66,14 +62,7 @@ class Generation:
     @functools.cached_property
     def layout(self) -> Layout:
         """What the index holds."""
-        text = read_manifest(self.folder)
-        if digest(text) != self.fingerprint:
-            raise DataError(
-                f"the index that the job was planned with ({self.fingerprint})",
-                f"another one in {self.folder} ({digest(text)})",
-                "Start a new job in another folder, or with --overwrite.",
-            )
-        return Layout.from_json(text, self.folder)
+        return read_layout(self.folder, self.fingerprint)
 
     @property
     def metric(self) -> str:
@@ -231,97 +220,8 @@ class Generation:
         return Neighborhood(distances=near, ids=ids)
 
     @property
-    def _files(self) -> "_Files":
-        return _opened(self.folder, self.fingerprint)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Files:
-    """The mapped files of a generation, opened once in a process."""
-
-    layout: Layout
-    copy: Copy
-
-    def open(self) -> "_Files":
-        """Map everything now, before threads share it."""
-        _ = self.rows.starts, self.center, self.layout.nlist and self.lists.open()
-        return self
-
-    @functools.cached_property
-    def shards(self) -> tuple["_Mapped", ...]:
-        return tuple(_Mapped.open(self.copy.folder / shard.name, shard.bytes) for shard in self.layout.shards)
-
-    @functools.cached_property
-    def rows(self) -> Rows:
-        vocabulary = self.layout.vocabulary
-        shards = tuple(
-            {name: array(shard.batch.column(name)) for name in shard.batch.schema.names if name != "id"}
-            for shard in self.shards
-        )
-        return Rows(shards, classes=len(vocabulary["values"]) if vocabulary else 0)
-
-    @functools.cached_property
-    def center(self) -> Tensor:
-        return torch.tensor(self.layout.center, dtype=torch.float64)
-
-    @functools.cached_property
-    def lists(self) -> Lists:
-        table = _Mapped.open(self.copy.folder / LISTS, self.layout.sizes[LISTS]).batch
-        shard_of, sizes = array(table.column("shard")), array(table.column("rows"))
-        files = tuple(
-            shard.codes(tuple(sizes[shard_of == number].tolist())) for number, shard in enumerate(self.shards)
-        )
-        return Lists(array(table.column("centroid")), files, self.layout.codes)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _Mapped:
-    """One Arrow IPC file of one batch, mapped at address `start`."""
-
-    path: Path
-    start: int
-    batch: pa.RecordBatch
-
-    @staticmethod
-    def open(path: Path, size: int) -> "_Mapped":
-        actual = path.stat().st_size if path.exists() else -1
-        if actual != size:
-            raise DataError(
-                f"{path.name} of {size} bytes in the index {path.parent}",
-                "no file" if actual < 0 else f"{actual} bytes",
-                "The index is damaged; build it again.",
-            )
-        mapped = pa.memory_map(str(path))
-        start = mapped.read_buffer(1).address
-        mapped.seek(0)
-        return _Mapped(path, start, pa.ipc.open_file(mapped).get_batch(0))
-
-    def codes(self, sizes: tuple[int, ...]) -> CodeFile:
-        """The lists of this shard as FAISS reads them."""
-        column = self.batch.column("codes" if "codes" in self.batch.schema.names else "key")
-        return CodeFile(str(self.path), column.values.buffers()[1].address - self.start, sizes)
-
-
-_OPEN: dict[tuple[str, str], _Files] = {}
-_OPENING = threading.Lock()  # threads share what is open; each file is mapped once
-
-
-def _opened(folder: str, fingerprint: str) -> _Files:
-    key = folder, fingerprint
-    with _OPENING:
-        if key not in _OPEN:
-            layout = Generation(folder, fingerprint).layout
-            copy = local_copy(Store.at(folder), fingerprint, (*layout.shards, layout.lists))
-            _OPEN[key] = _Files(layout, copy).open()
-            if len(_OPEN) > _MOST_OPEN:
-                _OPEN.pop(next(iter(_OPEN)))
-        return _OPEN[key]
-
-
-def release(index: Generation) -> None:
-    """Close the files of an index in this process, when nobody uses it any more."""
-    with _OPENING:
-        _OPEN.pop((index.folder, index.fingerprint), None)
+    def _files(self) -> OpenFiles:
+        return opened(self.folder, self.fingerprint)
 
 
 def open_index(folder: str | Path) -> Generation:
@@ -345,12 +245,3 @@ def open_index(folder: str | Path) -> Generation:
     text = read_manifest(place)
     Layout.from_json(text, place)
     return Generation(place, digest(text))
-
-
-def array(column: pa.Array) -> NDArray[Any]:
-    """[n] or [n, d] view of a column without nulls, no copy."""
-    if pa.types.is_fixed_size_list(column.type):
-        width = column.type.list_size
-        flat: NDArray[Any] = column.values.to_numpy(zero_copy_only=True)
-        return flat[column.offset * width : (column.offset + len(column)) * width].reshape(-1, width)
-    return np.asarray(column.to_numpy(zero_copy_only=True))

@@ -122,3 +122,21 @@ def read_manifest(folder: str) -> bytes:
 def digest(text: bytes) -> str:
     """blake2b-128, the hash of everything in locdist that is compared."""
     return hashlib.blake2b(text, digest_size=16).hexdigest()
+
+
+def read_layout(folder: str, fingerprint: str) -> Layout:
+    """The manifest of an index as it was when a job was planned.
+
+    Raises
+    ------
+    DataError
+        When the folder holds another index now.
+    """
+    text = read_manifest(folder)
+    if digest(text) != fingerprint:
+        raise DataError(
+            f"the index that the job was planned with ({fingerprint})",
+            f"another one in {folder} ({digest(text)})",
+            "Start a new job in another folder, or with --overwrite.",
+        )
+    return Layout.from_json(text, folder)

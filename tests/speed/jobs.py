@@ -14,7 +14,7 @@ from locdist.data.store import Store
 from locdist.execute.events import Event, StageStarted, TaskFinished
 from locdist.execute.executor import run
 from locdist.execute.local import Local
-from locdist.jobs.ask import Report
+from locdist.jobs.asking.ask import Report
 from locdist.jobs.predict import asked, predict
 from locdist.methods.method import Method
 from locdist.plan.plan import Attempt, Stage, Task, remaining

@@ -10,7 +10,7 @@ from locdist.data.dataset import dataset
 from locdist.data.store import Store
 from locdist.execute.local import Local
 from locdist.execute.machine import cpus
-from locdist.jobs.ask import Report
+from locdist.jobs.asking.ask import Report
 from locdist.jobs.build_index import build_index
 from locdist.methods.named import local_linear, local_mean, method
 from locdist.plan.records import history

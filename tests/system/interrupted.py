@@ -30,7 +30,7 @@ METHOD = ld.local_linear(12)
 def small() -> Iterator[None]:
     """Partitions of 50 rows and shards of 20 kB, where these small data would be one of each."""
     with (
-        mock.patch("locdist.jobs.ask.rows_per_task", return_value=TASK_ROWS),
+        mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=TASK_ROWS),
         mock.patch("locdist.jobs.build_index.rows_per_task", return_value=200),
         mock.patch("locdist.search.build.SHARD_BYTES", 20_000),
     ):

@@ -113,17 +113,18 @@ def test_columns_that_decide_alone_are_noted(tmp_path: Path):
 
 
 def test_a_row_far_out_takes_no_digits_from_the_others(tmp_path: Path):
-    keys = RNG.normal(size=(60_000, 8))
+    rng = np.random.default_rng(8)
+    keys = rng.normal(size=(60_000, 8))
     keys[17, 0] = -1e10
     support = ld.dataset({"e": keys, "y": keys[:, 0]}, key="e", target="y")
-    queries = {"e": RNG.normal(size=(500, 8))}
+    queries = {"e": rng.normal(size=(500, 8))}
     truth = ld.neighbors(ld.build_index(support, tmp_path / "exact", codes="exact"), queries, k=10)
     for codes in ("flat", "fp16"):
-        index = ld.build_index(support, tmp_path / codes, codes=codes)
+        index = ld.build_index(support, tmp_path / codes, codes=codes, recall=0.995)
         assert index.layout.codes == "flat"
         assert [note[:9] for note in index.layout.source["notes"]] == ["codes are"] * (codes == "fp16")
         report = ld.predict(ld.knn(10), index, queries, tmp_path / f"{codes}-out")
-        assert report.recall >= 0.99
+        assert report.recall.mean >= 0.99
         assert 0 < report.nprobe < index.layout.nlist
         found = ld.neighbors(index, queries, k=10)
         shares = [len({*one} & {*two}) for one, two in zip(*map(_ids, (found, truth)), strict=True)]

@@ -453,7 +453,7 @@ def test_what_stops_a_run_has_its_exit_code(world, tmp_path, monkeypatch, raised
 ABANDON = """
 import os, signal, threading, time
 import torch
-from locdist.jobs.questions import Ask
+from locdist.jobs.asking.questions import Ask
 from locdist.cli import main
 
 def interrupt():

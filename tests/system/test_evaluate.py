@@ -11,7 +11,7 @@ from sklearn import metrics as peers
 
 import locdist as ld
 from locdist.errors import DataError, UsageError
-from locdist.jobs import scores
+from locdist.jobs.telling import scores
 from tests.system.towns import CLASSES, Towns, gapped, towns
 
 GAPS = [3, 4, 5]
@@ -58,7 +58,7 @@ def test_metrics_of_numbers_equal_scikit_learn(prices):
 def test_metrics_of_classes_equal_scikit_learn(levels, wide, monkeypatch):
     out = levels.root / ("wide" if wide else "out")
     if wide:
-        monkeypatch.setattr("locdist.jobs.present.WIDE", 2)
+        monkeypatch.setattr("locdist.jobs.asking.present.WIDE", 2)
         method = ld.local_vote(k=40, kernel="gaussian")
         ld.predict(method, levels.index, levels.queries, out)
     told = ld.evaluate(out)

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 import locdist as ld
-from locdist.jobs import ask, build_index, questions
+from locdist.jobs import build_index
+from locdist.jobs.asking import ask, questions
 from tests.system import generated
 from tests.system.generated import numbers, parts, read, write
 

@@ -332,11 +332,11 @@ def test_a_lost_output_is_made_again(started: Path):
 def test_a_folder_whose_tasks_another_version_would_cut_otherwise_is_refused(
     started: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ):
-    monkeypatch.setattr("locdist.jobs.ask.rows_per_task", lambda *given: 20)
+    monkeypatch.setattr("locdist.jobs.asking.ask.rows_per_task", lambda *given: 20)
     again(started, overwrite=True)
     (started / "out/part-00001.parquet").unlink()
     kept = parts(started / "out")
-    monkeypatch.setattr("locdist.jobs.ask.rows_per_task", lambda *given: rows)
+    monkeypatch.setattr("locdist.jobs.asking.ask.rows_per_task", lambda *given: rows)
     with pytest.raises(UsageError, match=r"inputs \[0, \d+\], planned by another version.*--overwrite"):
         again(started)
     with pytest.raises(UsageError, match="planned by another version"):

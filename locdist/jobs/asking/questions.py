@@ -17,8 +17,8 @@ from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
 from locdist.data.moments import Moments
 from locdist.data.source import Source
 from locdist.errors import DataError, UsageError
-from locdist.jobs.block import Block
-from locdist.jobs.tally import Tally
+from locdist.jobs.asking.block import Block
+from locdist.jobs.asking.tally import Tally
 from locdist.plan.cost import Solve
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record

@@ -57,7 +57,8 @@ class Places:
     def source(self, manifest: Manifest) -> Source:
         """The queries as they were pinned; DataError when a file changed, UsageError for data in memory."""
         if self.queries is None:
-            raise UsageError("queries that lie in files", "queries that were in memory", "Write them to a file and run the job on it.")
+            remedy = "Write them to a file and run the job on it."
+            raise UsageError("queries that lie in files", "queries that were in memory", remedy)
         root = Store.at(self.queries)
         found = source([Store.at(root.path(file.path)) for file in manifest.snapshot])
         for pinned, file in zip(manifest.snapshot, found.files, strict=True):

@@ -17,10 +17,13 @@ from locdist.errors import DataError, UsageError, did_you_mean
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
-from locdist.jobs.diagnostics import Diagnostics
-from locdist.jobs.places import Places
-from locdist.jobs.questions import Ask
-from locdist.jobs.report import Report, check_bad
+from locdist.jobs.asking.diagnostics import Diagnostics
+from locdist.jobs.asking.places import Places
+from locdist.jobs.asking.questions import Ask
+from locdist.jobs.asking.report import Report, check_bad
+from locdist.jobs.asking.spread import spread
+from locdist.jobs.asking.tally import Tally, added, merged, moments
+from locdist.jobs.asking.tuning import tuning
 from locdist.jobs.request import (
     check_recall,
     column_bytes,
@@ -32,9 +35,6 @@ from locdist.jobs.request import (
     snapshot,
     versions,
 )
-from locdist.jobs.spread import spread
-from locdist.jobs.tally import Tally, added, merged, moments
-from locdist.jobs.tuning import tuning
 from locdist.plan.cost import Search, predict_cost
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Resources, Stage, Task, remaining

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from locdist.jobs.text import aligned, number, to_json
+from locdist.jobs.telling.text import aligned, number, to_json
 
 MANY, MOST = 20, 5  # beyond so many classes the text has the most probable
 

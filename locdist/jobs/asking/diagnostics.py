@@ -8,7 +8,7 @@ import torch
 
 from locdist.data.columns import numbers
 from locdist.data.moments import Moments
-from locdist.jobs.block import Block
+from locdist.jobs.asking.block import Block
 from locdist.local.answers import Answers, Status
 from locdist.search.generation import Generation
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
-from locdist.jobs.questions import Ask
-from locdist.jobs.spread import Spread
+from locdist.jobs.asking.questions import Ask
+from locdist.jobs.asking.spread import Spread
 from locdist.search.audit import audit, tune
 
 TUNED, AUDITED = 300, 600  # queries: an interval of about ±.002 at a recall of .99

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 from locdist.errors import TooManyBadRows
-from locdist.jobs.diagnostics import Diagnostics
-from locdist.jobs.text import to_json
+from locdist.jobs.asking.diagnostics import Diagnostics
+from locdist.jobs.telling.text import to_json
 from locdist.search.audit import Recall
 
 

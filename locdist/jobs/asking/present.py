@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
-from locdist.jobs.block import STATUS, statuses
+from locdist.jobs.asking.block import STATUS, statuses
 from locdist.local.answers import Answers
 from locdist.search.generation import Generation
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from locdist.data.encoding import UNSEEN_CATEGORY, Rejected
 from locdist.data.moments import Moments
 from locdist.data.source import Source
-from locdist.jobs.block import STATUSES, Block
+from locdist.jobs.asking.block import STATUSES, Block
 from locdist.local.answers import Status
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from locdist.data.columns import decoded, matrix, numbers
 from locdist.data.schema import cast, is_number, is_text, plain
 from locdist.errors import DataError, UsageError
-from locdist.jobs.scores import ClassSums, Codes, Floats, NumberSums
-from locdist.jobs.tally import added
+from locdist.jobs.asking.tally import added
+from locdist.jobs.telling.scores import ClassSums, Codes, Floats, NumberSums
 
 Flags = NDArray[np.bool_]
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 
 from locdist.data.dataset import Dataset
 from locdist.data.schema import is_text, is_vector, plain
+from locdist.jobs.asking.questions import block_rows
 from locdist.jobs.build_index import Options
 from locdist.jobs.extent import KMEANS, Extent
-from locdist.jobs.questions import block_rows
-from locdist.jobs.text import aligned, size, to_json
+from locdist.jobs.telling.text import aligned, size, to_json
 from locdist.plan.cost import Estimate, Search, Solve, predict_cost
 from locdist.plan.records import Record
 from locdist.search.build import EXACT_ROWS, SAMPLE_ROWS, SHARD_BYTES
