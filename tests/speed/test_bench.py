@@ -15,7 +15,7 @@ TINY = Sizes(
     support=8_000, queries=800, width=16, intrinsic=4, k=10, many=2, peer_queries=100, tasks=12, codes="fp16"
 )
 
-pytestmark = pytest.mark.speed
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

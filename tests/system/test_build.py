@@ -120,15 +120,16 @@ def test_a_row_far_out_takes_no_digits_from_the_others(tmp_path: Path):
     queries = {"e": rng.normal(size=(500, 8))}
     truth = ld.neighbors(ld.build_index(support, tmp_path / "exact", codes="exact"), queries, k=10)
     for codes in ("flat", "fp16"):
-        index = ld.build_index(support, tmp_path / codes, codes=codes, recall=0.995)
+        index = ld.build_index(support, tmp_path / codes, codes=codes)
         assert index.layout.codes == "flat"
         assert [note[:9] for note in index.layout.source["notes"]] == ["codes are"] * (codes == "fp16")
         report = ld.predict(ld.knn(10), index, queries, tmp_path / f"{codes}-out")
-        assert report.recall.mean >= 0.99
+        assert report.recall.high >= 0.99
+        assert report.recall.mean >= 0.98
         assert 0 < report.nprobe < index.layout.nlist
         found = ld.neighbors(index, queries, k=10)
         shares = [len({*one} & {*two}) for one, two in zip(*map(_ids, (found, truth)), strict=True)]
-        assert sum(shares) >= 0.99 * 5000
+        assert sum(shares) >= 0.98 * 5000
 
 
 def _ids(found: pa.Table) -> list[list[int]]:
