@@ -203,3 +203,14 @@ def test_a_manifest_cannot_point_outside_its_folder(index, tmp_path, name):
     (tmp_path / "manifest.json").write_text(layout)
     with pytest.raises(DataError, match="not below the index folder"):
         open_index(tmp_path)
+
+
+def test_a_recall_that_no_search_reaches_is_refused_before_any_task(tmp_path):
+    keys = RNG.normal(size=(4000, 4))
+    keys[::2] += 1e12  # single precision knows no neighbors there, whatever the center
+    support = dataset({"e": keys, "y": keys[:, 0]}, key="e", target="y")
+    index = build_index(support, tmp_path / "index", codes="flat", nlist=16)
+    with pytest.raises(UsageError, match=r"finds 0.99 of the neighbors.*codes are too coarse.*--codes"):
+        predict(local_mean(k=5), index, {"e": keys[:500]}, tmp_path / "out")
+    assert not list((tmp_path / "out").glob("part-*"))
+    assert predict(local_mean(k=5), index, {"e": keys[:500]}, recall=0.001).num_rows == 500

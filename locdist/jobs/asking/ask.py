@@ -130,13 +130,21 @@ class AskJob:
             work_seconds=sum(record.seconds for record in done),
             peak_memory=max(record.peak_memory for record in done),
             tasks=len(done),
-            notes=self.notes,
+            notes=self.notes + _missed(self.plan),
             diagnostics=Diagnostics.of(reduce(merged, (moments(record.data["sums"]) for record in done))),
         )
         self.folder.write(REPORT, report.to_json())
         where = f"All rows are written, the bad ones listed in {self.folder.uri}/_locdist/quarantine"
         check_bad(report.rows, report.bad_rows, reasons, self.max_bad, f"{where}; raise max_bad.")
         return report
+
+
+def _missed(plan: Mapping[str, Any]) -> tuple[str, ...]:
+    """A word when the audit finds less than was tuned for."""
+    recall, target = plan["recall"], plan.get("target")
+    if recall is None or recall["high"] >= target:
+        return ()
+    return (f"recall {recall['mean']:.4f} is below the {target:g} that the search was tuned to",)
 
 
 def stage_of(kind: str, question: Ask, rows: int) -> Stage:
