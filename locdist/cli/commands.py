@@ -225,7 +225,7 @@ def _dataset(
         target=opt.names(target),
         id=id,
         weight=weight,
-        scaling=scaling,
+        scaling=_scaling(scaling),
         metric=metric,
     )
 
@@ -243,3 +243,10 @@ def _method(
     given = {"k": k, "kernel": kernel, "bandwidth": width, "ridge": ridge}
     named = {name: value for name, value in given.items() if value is not None}
     return {"name": name, **named, **opt.parameters(param)}
+
+
+def _scaling(text: str | None) -> str | dict[str, str] | None:
+    """`none`, or by role: `key=none,features=standard`."""
+    if text is None or "=" not in text:
+        return text
+    return {role: scaling for role, _, scaling in (part.partition("=") for part in text.split(","))}

@@ -58,7 +58,9 @@ Weight = Annotated[
 Scaling = Annotated[
     str | None,
     _option(
-        "--scaling", panel=_SUPPORT, help="standard (default for numbers) or none (default for vectors)."
+        "--scaling",
+        panel=_SUPPORT,
+        help="standard (default for numbers) or none (default for vectors); key=none,features=standard.",
     ),
 ]
 Metric = Annotated[str, _option("--metric", panel=_SUPPORT, help="l2, cosine or ip.")]

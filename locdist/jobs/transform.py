@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from locdist.data.dataset import Dataset
+from locdist.data.dataset import Dataset, checked
 from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.execute.events import Listener
@@ -22,6 +22,7 @@ from locdist.jobs.build_index import build_index
 from locdist.jobs.predict import PredictRows, check, presentation
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
+from locdist.search.build import check_lists
 from locdist.search.files import release
 from locdist.search.generation import Generation
 
@@ -69,7 +70,7 @@ def transform(
     Report or pa.Table
         The report's `diagnostics` hold R², and for methods that count the row itself ENP and AICc.
     """
-    chosen = named(method)
+    chosen, support = named(method), checked(support)
     request = requested(chosen, support, keep, extras, explain, bad, recall, codes)
 
     def prepare(folder: Store, source: Source) -> PredictRows:
@@ -123,6 +124,7 @@ def requested(
     codes: str | None = None,
 ) -> Request:
     """What `transform` pins in its folder."""
+    check_lists(codes, None)
     choices = {
         "method": chosen.spec,
         "roles": support.roles.to_json(),

@@ -93,7 +93,7 @@ def tune(
 
     def reached(nprobe: int) -> bool:
         found = audit(index, queries, k, own, nprobe, exact)
-        return found.mean - (found.mean - found.low) / _NORMAL >= target
+        return found.mean == 1 or found.mean - (found.mean - found.low) / _NORMAL >= target
 
     enough = 1
     while enough < nlist and not reached(enough):

@@ -550,3 +550,12 @@ def test_all_columns_can_be_kept(world, tmp_path):
     assert cli(*words).exit_code == 0
     found = pq.read_table(tmp_path / "out").column_names
     assert found == [*pq.read_schema(world.queries / "1.parquet").names, "prediction", "status"]
+
+
+def test_scaling_may_differ_by_role(world, tmp_path):
+    words = ("index", world.support, "--key", "east", "--features", "rooms", "--target", "price")
+    done = cli(*words, "--scaling", "key=none,features=standard", "--out", tmp_path / "index")
+    assert done.exit_code == 0, done.stderr
+    assert '"scaling": {' in (tmp_path / "index" / "manifest.json").read_text()
+    refused = cli(*words, "--scaling", "key=none,rooms", "--out", tmp_path / "other")
+    assert refused.exit_code == 2
