@@ -101,7 +101,7 @@ def measure_late(arrival: NDArray[Any], probability: Floats) -> dict[str, float]
     return {
         "log-loss": float(log_loss(late, probability.clip(CLIP, 1 - CLIP))),
         "accuracy": float(accuracy_score(late, probability > 0.5)),
-        "Brier": float(brier_score_loss(late, probability.clip(0, 1))),
+        "Brier": float(brier_score_loss(late, probability)),
     }
 
 

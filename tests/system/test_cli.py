@@ -262,7 +262,7 @@ def test_status_of_a_folder_whose_output_is_gone(world, tmp_path):
     assert damaged.exit_code == 4
     assert "damaged" in told
     assert "to run again: part-00000" in told
-    assert "to continue: locdist " in told
+    assert "to continue: locdist" in told
     assert cli(*words).exit_code == 0
     assert "predict, finished" in cli("status", tmp_path / "out").stdout
 
