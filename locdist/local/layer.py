@@ -20,6 +20,7 @@ from locdist.local.models import LocalModel
 from locdist.local.neighborhood import Neighborhood
 
 TILE = 256
+_NARROW = frozenset({"targets", "codes"})  # gathered for all queries at once; vectors tile by tile
 _UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
 
 
@@ -41,7 +42,8 @@ class Index(Protocol):
         """
 
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
-        """The same neighborhoods with `needs` filled in: "keys", "targets", "codes", "features", "queries".
+        """The same neighborhoods with `needs` filled in beside what is: "keys", "targets", "codes",
+        "features".
 
         Row weights are filled in whenever the support has them. "codes" are targets with their number of
         classes. Missing neighbors (id -1) may be filled with anything. The layer has filled in `queries` and
@@ -155,20 +157,23 @@ class Layer:
         hood = index.search(queries, self.k, own)
         order = torch.arange(len(queries), device=queries.device) if hood.order is None else hood.order
         hood = replace(hood, order=order, queries=queries[order], query_features=features[order])
+        hood = index.gather(hood, self.needs & _NARROW)
         parts = [self._tile(index, tile, count, want) for tile, count in _tiles(hood)]
         answers = Answers.concatenate(parts).reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
 
     def _tile(self, index: Index, tile: Neighborhood, count: int, want: frozenset[str]) -> Answers:
-        answers = self.solve(index.gather(tile, self.needs), want)
+        wide = self.needs - _NARROW
+        answers = self.solve(index.gather(tile, wide) if wide else tile, want)
         return answers if count == TILE else answers.rows(slice(count))
 
 
 def _refused(queries: Tensor, query_features: Tensor | None, bad: Tensor | None) -> Tensor:
-    refused = ~queries.isfinite().all(1)
-    if query_features is not None:
-        refused |= ~query_features.isfinite().all(1)
-    return refused if bad is None else refused | bad
+    refused = torch.zeros(len(queries), dtype=torch.bool, device=queries.device) if bad is None else bad
+    for values in (queries,) if query_features is None else (queries, query_features):
+        if not values.sum().isfinite():  # one pass tells that all are; a sum may overflow where none is not
+            refused = refused | ~values.isfinite().all(1)
+    return refused
 
 
 def _tiles(hood: Neighborhood) -> Iterator[tuple[Neighborhood, int]]:

@@ -30,7 +30,7 @@ from locdist.search.files import OpenFiles, opened
 from locdist.search.layout import Layout, digest, read_layout, read_manifest
 from locdist.search.summary import Summary
 
-_TILE = 256  # queries ranked at once: their gathered keys fit the cache
+_TILE = 1024  # queries ranked at once: few shards, few calls
 _WIDEN = 4  # factor on nprobe for queries whose lists hold fewer than k rows
 
 

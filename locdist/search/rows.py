@@ -121,13 +121,15 @@ class Rows:
                 f"{features.shape[2]} features of each query", given, "Pass those of the support."
             )
         targets = found.get("codes", found.get("targets"))
-        weights = self.take("weight", hood.ids) if "weight" in self.shards[0] else None
+        weights = hood.row_weights
+        if weights is None and "weight" in self.shards[0]:
+            weights = self.take("weight", hood.ids)
         return dataclasses.replace(
             hood,
-            keys=found.get("keys"),
-            features=found.get("features"),
-            targets=targets,
-            classes=self.classes if "codes" in needs else 0,
+            keys=found.get("keys", hood.keys),
+            features=found.get("features", hood.features),
+            targets=hood.targets if targets is None else targets,
+            classes=self.classes if "codes" in needs else hood.classes,
             row_weights=weights,
         )
 

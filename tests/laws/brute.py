@@ -43,10 +43,10 @@ class Brute:
         features = self.keys if self.features is None else self.features
         return replace(
             hood,
-            keys=self.keys[rows] if "keys" in needs else None,
-            targets=self.targets[rows] if needs & {"targets", "codes"} else None,
+            keys=self.keys[rows] if "keys" in needs else hood.keys,
+            targets=self.targets[rows] if needs & {"targets", "codes"} else hood.targets,
             classes=self.classes,
-            features=features[rows] if "features" in needs else None,
+            features=features[rows] if "features" in needs else hood.features,
             row_weights=None if self.row_weights is None else self.row_weights[rows],
         )
 
