@@ -44,7 +44,7 @@ from locdist.search.generation import Generation
 
 PLAN = "_locdist/plan.json"
 REPORT = "_locdist/report.json"
-EXACT_BYTES = 256 << 20  # of the block of rows that an exact search compares with, in two precisions
+EXACT_BYTES = 256 << 20  # at most, of the block of rows that an exact search compares with
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,8 @@ def spans_of(source: Source, rows: int, columns: Sequence[str]) -> list[Span]:
 def search_of(index: Generation) -> Search:
     """How an index is searched, for predicting memory and time."""
     layout = index.layout
-    return Search(layout.rows, layout.nlist, index.probes, resident=0 if layout.nlist else EXACT_BYTES)
+    compared = min(EXACT_BYTES, 12 * layout.rows * layout.width)  # keys in single and double precision
+    return Search(layout.rows, layout.nlist, index.probes, resident=0 if layout.nlist else compared)
 
 
 @dataclass(frozen=True)
