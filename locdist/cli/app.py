@@ -114,7 +114,7 @@ def explain(
     show(explain(folder, row, id), json)
 
 
-def status(folder: opt.Folder, json: opt.Json = False) -> None:
+def status(folder: opt.Folder, verify: opt.Verify = False, json: opt.Json = False) -> None:
     """Say how a folder stands: finished, missing, failed and why, and the command that continues.
 
     Exits with what the last run ended with; with 4 when it died or its outputs are damaged, with 0 while it
@@ -122,10 +122,11 @@ def status(folder: opt.Folder, json: opt.Json = False) -> None:
 
     \b
     locdist status predictions/
+    locdist status index/ --verify
     """
     from locdist.jobs.status import status
 
-    told = status(folder)
+    told = status(folder, verify)
     show(told, json)
     raise typer.Exit(told.code)
 

@@ -153,6 +153,9 @@ Workers = Annotated[
     int | None, _option("--workers", panel=_RUN, help="Cores to use; those this process may use by default.")
 ]
 Processes = Annotated[bool, _option("--processes", panel=_RUN, help="Spawned processes instead of threads.")]
+Verify = Annotated[
+    bool, _option("--verify", panel=_RUN, help="Read every file that was written and compare its checksum.")
+]
 Json = Annotated[
     bool, _option("--json", panel=_RUN, help="The result as JSON on stdout, and nothing else there.")
 ]

@@ -14,6 +14,7 @@ from locdist.errors import MachineError, TooManyBadRows
 from locdist.jobs.asking.ask import REPORT
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.telling.text import aligned, to_json
+from locdist.jobs.telling.verify import altered
 from locdist.plan.lock import held
 from locdist.plan.manifest import read_manifest
 from locdist.plan.records import ERRORS, History, history
@@ -54,7 +55,8 @@ class FolderStatus:
     folder, kind : str
         The verb that fills it.
     state : {"finished", "running", "stopped", "failed", "died", "damaged", "not started"}
-        "died": it was running and its driver is gone. "damaged": finished once, and outputs are missing now.
+        "died": it was running and its driver is gone. "damaged": finished once, and
+        outputs are missing or changed now.
     exit_code : int or None
         What the last run ended with.
     message : str
@@ -109,12 +111,14 @@ class FolderStatus:
         return "\n".join(lines)
 
 
-def status(folder: str | Path) -> FolderStatus:
+def status(folder: str | Path, verify: bool = False) -> FolderStatus:
     """How a folder stands that `build_index`, `predict`, `neighbors` or `transform` writes.
 
     Parameters
     ----------
     folder : path or URI
+    verify : bool
+        Read every file that was written and compare its checksum; a file that changed makes it "damaged".
 
     Returns
     -------
@@ -126,11 +130,21 @@ def status(folder: str | Path) -> FolderStatus:
         For a folder that locdist did not write.
     """
     store = Store.at(folder)
+    told = _standing(store)
+    changed = altered(store) if verify else ()
+    if not changed:
+        return told
+    remedy = "build it again with --overwrite" if told.index else "delete it and run the same command again"
+    notes = tuple(f"{name} is not what was written: {remedy}" for name in changed)
+    return replace(told, state="damaged", notes=told.notes + notes)
+
+
+def _standing(store: Store) -> FolderStatus:
     kind, run = read_manifest(store).kind, read_status(store)
     if kind == "build-index" and store.exists(MANIFEST):
         return _index(store, kind)
     if kind == "transform" and run is None and store.child(INDEX).exists("_locdist/manifest.json"):
-        return replace(status(store.child(INDEX).uri), folder=store.uri, kind="transform, its index")
+        return replace(_standing(store.child(INDEX)), folder=store.uri, kind="transform, its index")
     past = history(store)
     told = FolderStatus(
         store.uri,

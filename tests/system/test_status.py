@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import locdist as ld
@@ -162,3 +163,24 @@ def test_reasons_of_an_index(tmp_path, changed, said):
     rows = changed.pop("source", 300)
     told = Summary.of(replace(layout, **changed, source=layout.source | {"rows": rows}))
     assert said in str(told)
+
+
+def flip(file: Path) -> None:
+    """Change one byte in the middle."""
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def test_verifying_finds_bytes_that_changed(tmp_path):
+    rows = {"x": np.arange(50.0), "y": np.arange(50.0)}
+    index = ld.build_index(ld.dataset(rows, key="x", target="y"), tmp_path / "index")
+    ld.predict(ld.knn(k=2), index, rows, tmp_path / "out")
+    for folder, name in (("out", "part-00000.parquet"), ("index", "shards/shard-00000.arrow")):
+        place = tmp_path / folder
+        assert status(place, verify=True).state == "finished"
+        flip(place / name)
+        assert status(place).state == "finished"
+        told = status(place, verify=True)
+        assert (told.state, told.code) == ("damaged", 4)
+        assert f"{name} is not what was written" in str(told)
