@@ -18,12 +18,11 @@ from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError, did_you_mean
 from locdist.jobs.asking.ask import REPORT
-from locdist.jobs.asking.places import Places
+from locdist.jobs.asking.places import Places, pinned_index
 from locdist.jobs.telling.scorers import Scored, Scorer, scorer
 from locdist.jobs.telling.scores import CLIP, ClassSums
 from locdist.jobs.telling.text import aligned, number, to_json
 from locdist.plan.manifest import read_manifest
-from locdist.search.generation import open_index
 
 
 @dataclass(frozen=True)
@@ -122,9 +121,8 @@ def evaluate(folder: str | Path, target: str | None = None, truth: Any = None) -
     kept = read_manifest(store).request["keep"]
     known = output if truth is None and target in kept else _truth(store, target, truth)
     _check_rows(output, known)
-    index = Places.read(store).index
     answers = pa.schema([field for field in output.schema if field.name not in kept])
-    how = scorer(answers, known.schema.field(target), lambda: open_index(index).vocabulary)
+    how = scorer(answers, known.schema.field(target), lambda: pinned_index(store).vocabulary)
     start = how.score(_empty(output, how.columns), _empty(known, [target]).column(target))
     parts = (how.score(table, column) for table, column in _beside(output, known, how, target))
     total = reduce(Scored.add, parts, start)
@@ -162,7 +160,7 @@ def pinned_queries(folder: Store, remedy: str) -> Source:
 def _target(folder: Store) -> str:
     """The one target of the job."""
     request = read_manifest(folder).request
-    roles = request.get("roles") or open_index(Places.read(folder).index).layout.roles
+    roles = request.get("roles") or pinned_index(folder).layout.roles
     if len(roles["target"]) != 1:
         given = f"an index with {', '.join(roles['target']) or 'none'}"
         raise UsageError("one target to evaluate", given, "Name the column of the truth (--target).")

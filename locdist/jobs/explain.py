@@ -17,11 +17,12 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from locdist.data.columns import decoded
 from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.errors import UsageError, did_you_mean
 from locdist.jobs.asking.ask import PLAN
-from locdist.jobs.asking.places import Places
+from locdist.jobs.asking.places import pinned_index
 from locdist.jobs.evaluate import finished_output, pinned_queries
 from locdist.jobs.predict import PredictRows, presentation
 from locdist.jobs.telling.explanation import Coefficient, Explanation, Neighbor
@@ -31,7 +32,7 @@ from locdist.local.neighborhood import Neighborhood
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.plan.manifest import Manifest, read_manifest
-from locdist.search.generation import Generation, open_index
+from locdist.search.generation import Generation
 
 CLOSE = 1e-9  # relative: what another machine's arithmetic may change
 ROUNDING = 1e-7  # √(p (1 − p)) is below this when p is 0 or 1 to within rounding
@@ -91,10 +92,8 @@ class _Finished:
     @cached_property
     def index(self) -> Generation:
         """The index that the job used; DataError when there is another one in its place."""
-        place, nprobe = Places.read(self.folder).index, json.loads(self.folder.read(PLAN))["nprobe"]
-        pinned = self.manifest.request.get("index")
-        found = open_index(place) if pinned is None else Generation(place, pinned)
-        return found.probing(nprobe)
+        nprobe = json.loads(self.folder.read(PLAN))["nprobe"]
+        return pinned_index(self.folder).probing(nprobe)
 
     @cached_property
     def question(self) -> PredictRows:
@@ -133,9 +132,9 @@ class _Finished:
             listed = ", ".join(kept) or "no kept column"
             given = "no id column in the index" if name is None else f"{listed} without {name!r}"
             raise UsageError("the id column in the output", given, "Give the number of the row (--row).")
-        kind, first = self.output.schema.field(name).type, 0
+        kind, first = decoded(self.output.schema.empty_table().column(name)).type, 0
         for table in self.output.read(columns=[name]):
-            column = table.column(name)
+            column = decoded(table.column(name))
             place = column.index(_as(id, kind, name)).as_py()
             if place >= 0:
                 return first + int(place)

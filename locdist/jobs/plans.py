@@ -14,7 +14,7 @@ from locdist.execute.local import Local
 from locdist.jobs import neighbors as near
 from locdist.jobs import predict as answers
 from locdist.jobs import transform as itself
-from locdist.jobs.asking.ask import PLAN, Request, search_of, spans_of, stage_of
+from locdist.jobs.asking.ask import PLAN, Request, Running, search_of, spans_of, stage_of
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.questions import Ask
 from locdist.jobs.asking.tuning import AUDITED, TUNED
@@ -131,7 +131,7 @@ def plan_transform(
     below = folder.child(INDEX)
     built = state == "continues" and below.exists(INDEX_MANIFEST)
     done = history(below).records if state == "continues" else {}
-    extent, rows = Extent.of(support), min(limit or support.rows, support.rows)
+    extent, rows = Extent.of(support), Running(limit=limit).rows(support.source)
     choice = extent.choice(support, codes)
     lists = 0 if choice.codes == "exact" else choice.nlist
     search = Search(support.rows, lists, math.ceil(math.sqrt(lists)))
@@ -168,7 +168,7 @@ def _asking(
     question = replace(question, source=source)
     nprobe = json.loads(folder.read(PLAN))["nprobe"] if state == "continues" and folder.exists(PLAN) else None
     search = search_of(index.probing(nprobe or 0))
-    stage = stage_of(request.kind, question, min(limit or source.rows, source.rows))
+    stage = stage_of(request.kind, question, Running(limit=limit).rows(source))
     remaining(stage, records)  # refuses what another version planned
     sizes, kept = [task.rows for task in stage.tasks], column_bytes(source, question.keep)
     asking = ask_stage(stage.name, sizes, search, question.work, kept, records, _basis(search, nprobe))

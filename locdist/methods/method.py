@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,8 +81,13 @@ class Method:
 
 
 def _matrix(values: ArrayLike | Tensor, name: str) -> Tensor:
-    matrix = torch.as_tensor(values)
-    matrix = matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.double()
+    if isinstance(values, Tensor):
+        matrix = values.detach()
+        matrix = matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.double()
+    else:
+        array = np.asarray(values)
+        single = array.dtype == np.float32
+        matrix = torch.from_numpy(np.array(array, dtype=np.float32 if single else np.float64))  # a copy
     if matrix.ndim != 2:
         raise UsageError(
             f"{name} [q, d]", f"shape {list(matrix.shape)}", "Pass one row a query: queries[None] for one."

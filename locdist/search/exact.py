@@ -237,7 +237,7 @@ class Exact:
 
 
 def _values(array: ArrayLike | Tensor | None) -> NDArray[Any]:
-    return array.numpy() if isinstance(array, Tensor) else np.asanyarray(array)
+    return array.detach().cpu().numpy() if isinstance(array, Tensor) else np.asanyarray(array)
 
 
 def matrix(array: ArrayLike | Tensor, name: str) -> NDArray[Any]:

@@ -486,7 +486,7 @@ def test_minimum_norm_predictions_are_told(world, tmp_path):
 
 
 def test_a_fault_of_locdist_keeps_its_traceback(world, tmp_path, monkeypatch):
-    monkeypatch.setattr("locdist.jobs.status.status", lambda folder: 1 // 0)
+    monkeypatch.setattr("locdist.jobs.status.status", lambda folder, verify: 1 // 0)
     done = cli("status", world.index)
     assert done.exit_code == 1
     assert isinstance(done.exception, ZeroDivisionError)
@@ -559,3 +559,10 @@ def test_scaling_may_differ_by_role(world, tmp_path):
     assert '"scaling": {' in (tmp_path / "index" / "manifest.json").read_text()
     refused = cli(*words, "--scaling", "key=none,rooms", "--out", tmp_path / "other")
     assert refused.exit_code == 2
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_plan_refuses_the_limit_that_the_run_refuses(world, tmp_path, limit):
+    words = (world.index, world.queries, "-m", "knn", "-k", 5, "--limit", limit, "--out", tmp_path / "out")
+    for verb in (("predict",), ("plan", "predict")):
+        assert "a limit of at least one row" in error((*verb, *words), 2)

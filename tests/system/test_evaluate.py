@@ -217,3 +217,15 @@ def test_queries_that_were_in_memory(prices, tmp_path):
     assert here.metrics == ld.evaluate(prices.root / "out").metrics
     with pytest.raises(UsageError, match="Write them to a file"):
         ld.explain(out, 1)
+
+
+def test_another_index_in_the_place_of_the_jobs_own_is_refused(tmp_path):
+    rows = {"x": np.arange(60.0), "c": ["a", "b", "c"] * 20}
+    support = ld.dataset(rows, key="x", target="c")
+    index = ld.build_index(support, tmp_path / "index")
+    ld.predict(ld.local_vote(k=3), index, rows, tmp_path / "out", keep="c")
+    assert ld.evaluate(tmp_path / "out").n == 60
+    renamed = ld.dataset(rows | {"c": ["z", "b", "c"] * 20}, key="x", target="c")
+    ld.build_index(renamed, tmp_path / "index", overwrite=True)
+    with pytest.raises(DataError, match="the index that the job was planned with"):
+        ld.evaluate(tmp_path / "out")

@@ -190,3 +190,14 @@ def test_an_output_without_rows(prices, tmp_path):
     ld.predict("knn", prices.index, tmp_path / "none.parquet", tmp_path / "out")
     with pytest.raises(UsageError, match="an output with rows"):
         ld.explain(tmp_path / "out", 0)
+
+
+def test_a_row_is_found_by_a_dictionary_id(tmp_path):
+    names = pa.array([f"r{row}" for row in range(30)])
+    table = pa.table({"x": np.arange(30.0), "y": np.arange(30.0), "id": names.dictionary_encode()})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    index = ld.build_index(
+        ld.dataset(tmp_path / "rows.parquet", key="x", target="y", id="id"), tmp_path / "index"
+    )
+    ld.predict(ld.knn(k=1), index, tmp_path / "rows.parquet", tmp_path / "out")
+    assert ld.explain(tmp_path / "out", id="r7").row == 7

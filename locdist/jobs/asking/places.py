@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
-from locdist.plan.manifest import Manifest
-from locdist.search.generation import Generation
+from locdist.plan.manifest import Manifest, read_manifest
+from locdist.search.generation import Generation, open_index
 
 PLACES = "_locdist/places.json"
 INDEX = "_locdist/index"  # of a transform
@@ -69,3 +69,9 @@ class Places:
                     "Restore it, or run the job again with --overwrite.",
                 )
         return found
+
+
+def pinned_index(folder: Store) -> Generation:
+    """The index that a job used; opening it refuses another one that is there now."""
+    place, pinned = Places.read(folder).index, read_manifest(folder).request.get("index")
+    return open_index(place) if pinned is None else Generation(place, pinned)
