@@ -1,4 +1,4 @@
-"""What every job pins before its first task: input files, versions, and a word of progress."""
+"""What every job settles before its first task: checked words, pinned input files, versions, and task sizes."""
 
 import importlib.metadata
 import numbers
