@@ -1,4 +1,4 @@
-"""What every job settles before its first task: checked words, pinned input files, versions, and task sizes."""
+"""What every job settles before its first task: checked words, pinned inputs, versions, and task sizes."""
 
 import importlib.metadata
 import numbers
