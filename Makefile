@@ -1,32 +1,37 @@
 # The commands of this repository. A fresh machine needs Python 3.11 or newer with pip and venv, and make.
 #
-#   make demo    make test    make PYTHON=python3.12 test
+#   make demo    make demo EXECUTOR=ray    make test    make PYTHON=python3.12 test
 #
 # .venv is made when there is none, and filled again only when pyproject.toml or constraints.txt has changed.
 
 PYTHON ?= python3
+EXECUTOR ?= local
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint format clean
+.PHONY: help demo test bench chaos lint format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## */  make \1\t/' | expand -t 16
 
-demo: $(STAMP)  ## predict the delays of real flights, beside scikit-learn (a few minutes)
-	@echo "== demo: index, predict and evaluate on the flights that left New York in 2013"
-	@$(BIN)/python pipelines/flights.py demo-output
+demo: $(STAMP)  ## predict the delays of real flights, beside scikit-learn (a few minutes; EXECUTOR=local, ray or dask)
+	@echo "== demo: index, predict and evaluate on the flights that left New York in 2013 (executor: $(EXECUTOR))"
+	@$(BIN)/python pipelines/flights.py demo-output --executor $(EXECUTOR)
 
 test: $(STAMP)  ## every test but the measurements of speed
 	@echo "== test: pytest over tests/ (laws, peers, cases, system); warnings are errors"
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 bench: $(STAMP)  ## the measurements of speed and memory (wants a quiet machine)
 	@echo "== bench: one table, ours and the peer side by side (some minutes)"
 	@$(BIN)/python -m tests.speed.bench $(ARGS)
+
+chaos: $(STAMP)  ## kill workers, drivers and nodes at random moments; every byte is compared (some minutes)
+	@echo "== chaos: a line for each kill, a table at the end"
+	@$(BIN)/python -W error -m tests.chaos $(ARGS)
 
 lint: $(STAMP)  ## rules, format, types and import contracts
 	@echo "== lint: ruff check";          $(BIN)/ruff check .

@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 from locdist import errors
 
 if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, and a test compares the two
+    from locdist import dask, ray, sklearn
     from locdist.data.dataset import dataset
+    from locdist.execute.dask import Dask
     from locdist.execute.local import Local
+    from locdist.execute.ray import Ray
     from locdist.jobs.build_index import build_index
     from locdist.jobs.evaluate import evaluate
     from locdist.jobs.explain import explain
@@ -21,7 +24,11 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.jobs.transform import transform
     from locdist.local.answers import Answers, Status
     from locdist.local.kernels import Nearest
-    from locdist.methods.named import gwr, knn, local_linear, local_mean, local_vote
+    from locdist.methods.covariance import kernel_ridge, local_gp
+    from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
+    from locdist.methods.named import gwr, knn, local_linear, local_mean, local_polynomial, local_vote
+    from locdist.pipeline.pipeline import Pipeline
+    from locdist.plan.plan import Resources
     from locdist.search.exact import Exact
     from locdist.search.generation import Generation, open_index
 
@@ -29,47 +36,73 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answers",
+    "Dask",
     "Exact",
     "Generation",
     "Local",
     "Nearest",
+    "Pipeline",
+    "Ray",
+    "Resources",
     "Status",
     "__version__",
     "build_index",
+    "dask",
     "dataset",
     "errors",
     "evaluate",
     "explain",
     "gwr",
+    "kernel_ridge",
     "knn",
+    "local_gamma",
+    "local_gp",
     "local_linear",
+    "local_logistic",
     "local_mean",
+    "local_poisson",
+    "local_polynomial",
     "local_vote",
     "neighbors",
     "open_index",
     "predict",
+    "ray",
+    "sklearn",
     "transform",
 ]
 
 _HOMES = {
     "Answers": "locdist.local.answers",
+    "Dask": "locdist.execute.dask",
     "Exact": "locdist.search.exact",
     "Generation": "locdist.search.generation",
     "Local": "locdist.execute.local",
     "Nearest": "locdist.local.kernels",
+    "Pipeline": "locdist.pipeline.pipeline",
+    "Ray": "locdist.execute.ray",
+    "Resources": "locdist.plan.plan",
     "Status": "locdist.local.answers",
     "build_index": "locdist.jobs.build_index",
+    "dask": "locdist",
     "dataset": "locdist.data.dataset",
     "evaluate": "locdist.jobs.evaluate",
     "explain": "locdist.jobs.explain",
     "gwr": "locdist.methods.named",
+    "kernel_ridge": "locdist.methods.covariance",
     "knn": "locdist.methods.named",
+    "local_gamma": "locdist.methods.generalized",
+    "local_gp": "locdist.methods.covariance",
     "local_linear": "locdist.methods.named",
+    "local_logistic": "locdist.methods.generalized",
     "local_mean": "locdist.methods.named",
+    "local_poisson": "locdist.methods.generalized",
+    "local_polynomial": "locdist.methods.named",
     "local_vote": "locdist.methods.named",
     "neighbors": "locdist.jobs.neighbors",
     "open_index": "locdist.search.generation",
     "predict": "locdist.jobs.predict",
+    "ray": "locdist",
+    "sklearn": "locdist",
     "transform": "locdist.jobs.transform",
 }
 
@@ -77,7 +110,9 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'locdist' has no attribute {name!r}", name=name)
-    value = getattr(import_module(_HOMES[name]), name)
+    home = _HOMES[name]
+    # a module of ours is no attribute of the package before it is imported
+    value = import_module(f"{home}.{name}") if home == __name__ else getattr(import_module(home), name)
     globals()[name] = value  # the next use does not come here
     return value
 

@@ -1,8 +1,9 @@
 """The demo: will a flight of December arrive late, and by how much? Asked of the flights before it.
 
-`python pipelines/flights.py [folder]` writes the flights that left New York in 2013 as Parquet partitions
-(`flights_data.py`), predicts with local models what is not known at push-back, compares with scikit-learn on
-the same rows, and shows one prediction with the flights it was made from.
+`python pipelines/flights.py [folder] [--executor local|ray|dask]` writes the flights that left New York in
+2013 as Parquet partitions (`flights_data.py`), predicts with local models what is not known at push-back,
+compares with scikit-learn on the same rows, and shows one prediction with the flights it was made from. The
+answers are the same on every executor.
 
 Rows with gaps are counted in the output, and treated like this:
 
@@ -12,7 +13,7 @@ Rows with gaps are counted in the output, and treated like this:
   predicted, and scored where the truth is known. scikit-learn gets the same rows.
 """
 
-import sys
+import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,6 +43,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import locdist as ld
+from locdist.execute.choose import EXECUTORS, executor
 
 Floats = NDArray[np.float64]
 
@@ -172,19 +174,21 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     return work(), time.perf_counter() - start
 
 
-def index_flights(question: Question, folder: Path) -> Any:
+def index_flights(question: Question, folder: Path, where: Any = None) -> Any:
     """The index of the support, in which only complete rows are kept."""
     rows, out = folder / "support", folder / f"index-{question.target}"
     support = ld.dataset(
         rows, key=question.key, features=question.features, target=question.target, id="flight"
     )
-    return ld.build_index(support, out, bad="drop", overwrite=True)
+    return ld.build_index(support, out, bad="drop", executor=where, overwrite=True)
 
 
-def predict_flights(question: Question, index: Any, folder: Path) -> Any:
+def predict_flights(question: Question, index: Any, folder: Path, where: Any) -> Any:
     """The answers to all queries, files to files."""
     out, keep = folder / f"predicted-{question.target}", ["flight", question.target]
-    return ld.predict(question.method, index, folder / "queries", out, keep=keep, overwrite=True)
+    return ld.predict(
+        question.method, index, folder / "queries", out, keep=keep, executor=where, overwrite=True
+    )
 
 
 def account(index: Any, report: Any) -> str:
@@ -209,10 +213,10 @@ def answers(question: Question, folder: Path, asked: pa.Table) -> Floats:
     return np.asarray(table[question.answer])
 
 
-def answer(question: Question, folder: Path, asked: pa.Table) -> Score:
+def answer(question: Question, folder: Path, asked: pa.Table, where: Any) -> Score:
     """The score of the local model, with its times."""
-    index, indexing = timed(lambda: index_flights(question, folder))
-    report, predicting = timed(lambda: predict_flights(question, index, folder))
+    index, indexing = timed(lambda: index_flights(question, folder, where))
+    report, predicting = timed(lambda: predict_flights(question, index, folder, where))
     print(f"{question.title}\n{account(index, report)}")
     print(f"  seconds  {indexing:.1f} to index, {predicting:.1f} to predict", flush=True)
     predicted = answers(question, folder, asked)
@@ -292,7 +296,7 @@ def explained(folder: Path) -> str:
     return "\n".join(lines)
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, where: Any) -> None:
     """Prepare the data, answer both questions, and explain one answer."""
     flights, seconds = timed(lambda: prepare(folder))
     usable = flights.drop_null()
@@ -300,10 +304,15 @@ def main(folder: Path) -> None:
     print("Support: January to November. Queries: December. Scored: December, without gaps.\n")
     for question in (LATE, DELAY):
         asked = usable.filter(pc.equal(usable["month"], 12))
-        scores = [answer(question, folder, asked), *peers(question, usable)]
+        scores = [answer(question, folder, asked, where), *peers(question, usable)]
         print(f"\n{table(scores)}\n{verdict(scores)}\n", flush=True)
     print(explained(folder))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output"))
+    words = argparse.ArgumentParser(description="Will a flight of December arrive late, and by how much?")
+    words.add_argument("folder", nargs="?", default="demo-output", type=Path)
+    words.add_argument("--executor", choices=EXECUTORS, default="local")
+    given = words.parse_args()
+    with executor(given.executor).kept() as kept:  # a cluster that is started here stays for all four jobs
+        main(given.folder, kept)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import locdist
-from locdist.cli import commands
+from locdist.cli import commands, pipelines
 from locdist.cli import options as opt
 from locdist.cli.frame import command, show
 
@@ -67,6 +67,7 @@ def locdist_(
     locdist predict index/ data/new/ --method local-linear --out pred/
     locdist evaluate pred/
     locdist explain pred/ --row 17
+    locdist run nightly.yaml          all of it from a file
     """
 
 
@@ -145,14 +146,27 @@ def methods() -> None:
         typer.echo(f"  {name:<14}{_summary(kernel)}")
 
 
+def doctor(json: opt.Json = False) -> None:
+    """Say what this machine has to compute with, and what of it does not go together; exits with 4 then.
+
+    \b
+    locdist doctor
+    """
+    from locdist.execute.doctor import examined
+
+    found = examined()
+    show(found, json)
+    raise typer.Exit(4 if found.problems else 0)
+
+
 def _summary(documented: object) -> str:
     """The first paragraph of a docstring on one line."""
     return " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
 
 
-for _verb in (commands.index, commands.predict, commands.neighbors, commands.transform):
+for _verb in (commands.index, commands.predict, commands.neighbors, commands.transform, pipelines.run):
     app.command()(_verb)
     plan.command()(_verb)
-for _look in (evaluate, explain, status, methods):
+for _look in (evaluate, explain, status, methods, doctor, pipelines.schema):
     app.command()(command(_look))
 app.add_typer(plan)

@@ -26,8 +26,10 @@ def index(
     bad: opt.Bad = "raise",
     seed: opt.Seed = 0,
     executor: opt.ExecutorName = "local",
+    address: opt.Address = None,
     workers: opt.Workers = None,
     processes: opt.Processes = False,
+    resources: opt.ResourcesOf = None,
     overwrite: opt.Overwrite = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -48,7 +50,7 @@ def index(
 
     rows = _dataset(support, key, features, target, id, weight, scaling, metric)
     chosen: dict[str, Any] = {"recall": recall, "codes": codes, "nlist": nlist, "bad": bad, "seed": seed}
-    run = running(executor, workers, processes, quiet)
+    run = running(executor, address, workers, processes, resources, quiet)
     carry_out(context, json, (_indexed, plan_index), (rows, out), chosen | {"overwrite": overwrite}, run)
 
 
@@ -71,8 +73,10 @@ def predict(
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
     executor: opt.ExecutorName = "local",
+    address: opt.Address = None,
     workers: opt.Workers = None,
     processes: opt.Processes = False,
+    resources: opt.ResourcesOf = None,
     overwrite: opt.Overwrite = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -98,7 +102,7 @@ def predict(
         "recall": recall,
     }
     chosen |= {"limit": limit, "overwrite": overwrite}
-    run = running(executor, workers, processes, quiet)
+    run = running(executor, address, workers, processes, resources, quiet)
     run |= {"max_bad": opt.max_bad(max_bad)}
     carry_out(context, json, (predict, plan_predict), (spec, index, queries, out), chosen, run)
 
@@ -115,8 +119,10 @@ def neighbors(
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
     executor: opt.ExecutorName = "local",
+    address: opt.Address = None,
     workers: opt.Workers = None,
     processes: opt.Processes = False,
+    resources: opt.ResourcesOf = None,
     overwrite: opt.Overwrite = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -136,7 +142,7 @@ def neighbors(
         "limit": limit,
         "overwrite": overwrite,
     }
-    run = running(executor, workers, processes, quiet)
+    run = running(executor, address, workers, processes, resources, quiet)
     run |= {"max_bad": opt.max_bad(max_bad)}
     carry_out(context, json, (neighbors, plan_neighbors), (index, queries, out), chosen, run)
 
@@ -168,8 +174,10 @@ def transform(
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
     executor: opt.ExecutorName = "local",
+    address: opt.Address = None,
     workers: opt.Workers = None,
     processes: opt.Processes = False,
+    resources: opt.ResourcesOf = None,
     overwrite: opt.Overwrite = False,
     json: opt.Json = False,
     quiet: opt.Quiet = False,
@@ -192,7 +200,7 @@ def transform(
         "recall": recall,
     }
     chosen |= {"bad": bad, "codes": codes, "limit": limit, "overwrite": overwrite}
-    run = running(executor, workers, processes, quiet)
+    run = running(executor, address, workers, processes, resources, quiet)
     run |= {"max_bad": opt.max_bad(max_bad)}
     carry_out(context, json, (transform, plan_transform), (spec, rows, out), chosen, run)
 

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, Protocol
 
 import typer
 
-from locdist.errors import LocdistError, UsageError
+from locdist.errors import LocdistError
 
 P = ParamSpec("P")
 _SILENT = ("empty", "not_finite", "bad_query")  # rows without an answer
@@ -36,7 +36,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             typer.echo(block(error), err=True)
             raise typer.Exit(error.exit_code) from error
         except KeyboardInterrupt as error:
-            typer.echo(str(error) or "interrupted", err=True)
+            typer.echo(f"{str(error) or 'interrupted'}\n  {continuing(sys.argv)}", err=True)
             raise typer.Exit(getattr(error, "exit_code", 130)) from error
 
     return framed
@@ -62,32 +62,64 @@ def carry_out(
 ) -> None:
     """Do the first verb, or behind `locdist plan` the second, which tells what the first would do."""
     do, tell = verbs
-    if context.parent is not None and context.parent.info_name == "plan":
+    if planning(context):
         show(tell(*given, **chosen, executor=run["executor"]), json)
     else:
         done = do(*given, **chosen, **run)
         show(done, json)
-        if not json and _minimum_norm(getattr(done, "status", {})):
-            typer.echo(_DEFICIENT)
+        if not json:
+            note(done)
 
 
-def running(executor: str, workers: int | None, processes: bool, quiet: bool) -> dict[str, Any]:
-    """The executor, the listener and the continuing command of a run."""
-    from locdist.execute.local import Local
+def planning(context: typer.Context) -> bool:
+    """Whether `plan` stands in front of the command."""
+    return context.parent is not None and context.parent.info_name == "plan"
+
+
+def note(done: object) -> None:
+    """What a user should know about a result and does not see in it."""
+    if _minimum_norm(getattr(done, "status", {})):
+        typer.echo(_DEFICIENT)
+
+
+def running(
+    executor: str,
+    address: str | None,
+    workers: int | None,
+    processes: bool,
+    resources: list[str] | None,
+    quiet: bool,
+) -> dict[str, Any]:
+    """Executor, resources, listener and continuing command of a run."""
+    from locdist.cli.options import amounts
+    from locdist.execute.choose import executor as chosen
+    from locdist.plan.plan import Resources
+
+    return {
+        "executor": chosen(executor, workers=workers, processes=processes, address=address),
+        "resources": Resources(**amounts(resources)) if resources else None,
+        "listener": listening(quiet),
+        "command": continuing(sys.argv),
+    }
+
+
+def listening(quiet: bool) -> Any:
+    """What shows the progress."""
     from locdist.execute.progress import progress
 
-    if executor in ("ray", "dask"):
-        remedy = "Leave --executor out to run on the cores of this machine."
-        raise UsageError("an executor that is there: local", f"{executor!r}, which is not there yet", remedy)
-    if executor != "local":
-        raise UsageError("an executor: local", repr(executor), "Leave --executor out.")
-    listener = None if quiet else progress(sys.stderr)
-    return {"executor": Local(workers, processes), "listener": listener, "command": continuing(sys.argv)}
+    return None if quiet else progress(sys.stderr)
 
 
 def continuing(words: list[str]) -> str:
     """The command line that continues a run: the same, but it must not begin by deleting what is finished."""
-    return shlex.join(["locdist", *(word for word in words[1:] if word != "--overwrite")])
+    kept: list[str] = []
+    left = iter(words[1:])
+    for word in left:
+        if word == "--overwrite" and kept[:1] == ["run"]:
+            next(left, None)  # the step that is overwritten
+        elif word.partition("=")[0] != "--overwrite":
+            kept.append(word)
+    return shlex.join(["locdist", *kept])
 
 
 def _minimum_norm(status: Mapping[str, int]) -> bool:

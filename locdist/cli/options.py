@@ -148,11 +148,33 @@ MaxBad = Annotated[
         metavar="SHARE",
     ),
 ]
-ExecutorName = Annotated[str, _option("--executor", panel=_RUN, help="Where tasks run: local.")]
-Workers = Annotated[
-    int | None, _option("--workers", panel=_RUN, help="Cores to use; those this process may use by default.")
+ExecutorName = Annotated[
+    str,
+    _option("--executor", panel=_RUN, help="Where tasks run: local, ray or dask.", metavar="NAME"),
 ]
-Processes = Annotated[bool, _option("--processes", panel=_RUN, help="Spawned processes instead of threads.")]
+Address = Annotated[
+    str | None,
+    _option(
+        "--address",
+        panel=_RUN,
+        help="A running cluster of Ray or Dask; without it one is started here and stopped after.",
+    ),
+]
+Workers = Annotated[
+    int | None, _option("--workers", panel=_RUN, help="Cores to use; all that there are by default.")
+]
+Processes = Annotated[
+    bool, _option("--processes", panel=_RUN, help="Local only: spawned processes instead of threads.")
+]
+ResourcesOf = Annotated[
+    list[str] | None,
+    _option(
+        "--resources",
+        panel=_RUN,
+        help="What each task asks of a worker: cpus=2,memory=6GiB,gpus=1, or a name that the cluster gave.",
+        metavar="NAME=AMOUNT",
+    ),
+]
 Verify = Annotated[
     bool, _option("--verify", panel=_RUN, help="Read every file that was written and compare its checksum.")
 ]
@@ -198,14 +220,24 @@ def parameters(given: Sequence[str] | None) -> dict[str, Any]:
 
 def max_bad(given: str | None) -> float | None:
     """A share from "0.1%" or a number of rows from "100"."""
-    if given is None:
-        return None
-    share = given.endswith("%")
-    value = _number(given.removesuffix("%"))
-    if value is None or value < 0 or (share and value >= 100) or not (share or value.is_integer()):
-        wanted = "bad queries allowed as a share below 100% or a whole number"
-        raise UsageError(wanted, repr(given), "Write --max-bad 0.1% or --max-bad 100.")
-    return value / 100 if share else value
+    from locdist.pipeline import amounts
+
+    return None if given is None else amounts.max_bad(given)
+
+
+def amounts(given: Sequence[str] | None) -> dict[str, Any]:
+    """NAME=AMOUNT pairs as the fields of `Resources`."""
+    from locdist.pipeline.amounts import memory
+
+    told: dict[str, Any] = {}
+    custom: dict[str, float] = {}
+    for pair in names(given):
+        name, _, text = pair.partition("=")
+        number = memory(text) if name == "memory" else _number(text)
+        if number is None or not name:
+            raise UsageError("resources as NAME=AMOUNT", repr(pair), "Write --resources cpus=2,memory=6GiB.")
+        (told if name in ("cpus", "gpus", "memory") else custom)[name] = number
+    return {**told, "custom": custom}
 
 
 def _weighted(given: str) -> tuple[str, float]:

@@ -4,6 +4,7 @@ Whatever the layout (big-endian, Fortran order, strided, read-only, object), the
 the caller's arrays are never written to. A mask means that a value is missing; it is never read through.
 """
 
+import numbers
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,7 @@ def table(data: Any) -> pa.Table:
 
     Parameters
     ----------
-    data : pa.Table, mapping of name to array, structured array, array or tensor, or anything with
+    data : pa.Table, mapping of name to array, structured array, array, tensor, nested list, or anything with
     ``__arrow_c_stream__``
         A two-dimensional array [n, d] becomes a column of vectors; a bare array becomes the one column "key".
 
@@ -35,12 +36,28 @@ def table(data: Any) -> pa.Table:
     if isinstance(data, np.ndarray | torch.Tensor):
         names = getattr(data.dtype, "names", None)
         data = {name: data[name] for name in names} if names else {"key": data}
+    if _is_nested(data):
+        data = {"key": _rectangle(data)}
     if isinstance(data, Mapping):
         return _joined({str(name): column(values, str(name)) for name, values in data.items()})
     if hasattr(data, "__arrow_c_stream__"):
         return pa.table(data)
     kinds = "a path, a table, a mapping of names to arrays, an array, or an object with __arrow_c_stream__"
     raise UsageError(kinds, type(data).__name__, "Convert the data to one of these.")
+
+
+def _is_nested(data: Any) -> bool:
+    """Whether data are the rows of a matrix, or numbers, as plain lists."""
+    rows = data if isinstance(data, list | tuple) else []
+    return len(rows) > 0 and all(isinstance(row, list | tuple | numbers.Real) for row in rows)
+
+
+def _rectangle(rows: Any) -> Any:
+    """Nested lists as an array where all have one length, which is then known before any row is read."""
+    try:
+        return np.array(rows)
+    except ValueError:
+        return rows
 
 
 def column(values: Any, name: str) -> pa.Array | pa.ChunkedArray:

@@ -3,7 +3,8 @@
 Means and scales lose the bits that depend on the order in which partitions were summed.
 """
 
-from collections.abc import Mapping
+import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,10 @@ from locdist.errors import DataError, UsageError
 Matrix = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 UNSEEN_CATEGORY = "unseen category"
+LISTS_AS_TEXT = (
+    "Write the lists themselves; Dask keeps them with dask.config.set({'dataframe.convert-string': False})."
+)
+_PRINTED = re.compile(r"\[\s*[-+]?[\d.][-+\d.,eE\s]*\]")  # of Python and of NumPy
 _ROUNDING = 1e-12  # a spread of this part of the largest value is the noise of its arithmetic
 _CATEGORY = 0.5**0.5  # two different categories are then at distance 1
 
@@ -60,6 +65,18 @@ class ColumnEncoding:
     scale: tuple[float, ...] = ()
     multiplier: float = 1.0
     vocabulary: tuple[Any, ...] = ()
+
+    def __post_init__(self) -> None:
+        parts, numbers = (self.mean, self.scale), (*self.mean, *self.scale, self.multiplier)
+        names = len(self.vocabulary) if self.kind == "category" else self.width
+        if self.kind not in ("vector", "number", "category") or names != self.width:
+            raise ValueError(f"column {self.name!r} of kind {self.kind!r} and width {self.width}")
+        if any(len(part) not in (0, self.width) for part in parts) or len(self.mean) != len(self.scale):
+            raise ValueError(f"{len(self.mean)} means and {len(self.scale)} scales of column {self.name!r}")
+        if not all(map(math.isfinite, numbers)) or 0 in (*self.scale, self.multiplier):
+            raise ValueError(f"the scaling of column {self.name!r}")
+        if self.kind == "category":  # only names need their type again
+            pa.type_for_alias(self.type)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,6 +150,10 @@ def _category(column: ColumnProfile, multiplier: float) -> ColumnEncoding:
             "Use fewer categories, numbers, or a vector that embeds them.",
         )
     values = column.categories.values
+    if values and all(isinstance(value, str) and _PRINTED.fullmatch(value.strip()) for value in values):
+        raise DataError(
+            f"categories or vectors in column {column.name!r}", f"lists as text: {values[0]!r}", LISTS_AS_TEXT
+        )
     return ColumnEncoding(
         column.name, "category", len(values), column.categories.type, multiplier=multiplier, vocabulary=values
     )
@@ -164,9 +185,3 @@ def _on_grid(
     """Values rounded to multiples of 2^-bits of the power of two above a magnitude."""
     step = np.ldexp(1.0, np.frexp(magnitude)[1] - bits)
     return np.where(step > 0, np.rint(values / np.where(step > 0, step, 1.0)) * step, values)
-
-
-def column_from_json(data: Mapping[str, Any]) -> ColumnEncoding:
-    """A column of `Encoding.to_json`, also after a round trip through text."""
-    lists = {name: tuple(data[name]) for name in ("mean", "scale", "vocabulary")}
-    return ColumnEncoding(**{**data, **lists})

@@ -227,9 +227,8 @@ def _named(roles: Roles, role: str) -> tuple[str, ...]:
 
 def _check_type(role: str, name: str, kind: pa.DataType, allowed: str) -> None:
     if not _FITS[allowed](kind):
-        raise UsageError(
-            f"{allowed} in column {name!r}, the {role}", f"type {kind}", number_remedy(plain(kind))
-        )
+        remedy = "Convert it to integers or strings." if role == "id" else number_remedy(plain(kind))
+        raise UsageError(f"{allowed} in column {name!r}, the {role}", f"type {kind}", remedy)
 
 
 _FITS: dict[str, Callable[[pa.DataType], bool]] = {

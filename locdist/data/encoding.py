@@ -5,19 +5,25 @@ points, so training and prediction cannot drift apart. Means and scales are roun
 bits depend on the order in which partitions were summed, and a stored encoding must not.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from locdist.data.blocks import UNSEEN_CATEGORY, ColumnEncoding, column_from_json, deviation, fit_column
+from locdist.data.blocks import (
+    LISTS_AS_TEXT,
+    UNSEEN_CATEGORY,
+    ColumnEncoding,
+    deviation,
+    fit_column,
+)
 from locdist.data.columns import directions
 from locdist.data.dataset import Roles
 from locdist.data.profile import ZERO_VECTOR, Profile, kind_of
-from locdist.data.schema import plain, promote
+from locdist.data.schema import is_text, plain, promote
 from locdist.errors import DataError, did_you_mean
 
 __all__ = ["UNSEEN_CATEGORY", "ColumnEncoding", "Encoding", "Rejected", "spread_warning"]
@@ -54,6 +60,10 @@ class Encoding:
     dtype: str
     normalize: bool = False
     role: str = "key"
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ("float32", "float64"):
+            raise ValueError(f"numbers of type {self.dtype!r}")
 
     @staticmethod
     def fit(profile: Profile, roles: Roles, role: Literal["key", "features"] = "key") -> "Encoding":
@@ -160,16 +170,6 @@ class Encoding:
         scaled: Matrix = np.asarray(coefficients) * slopes[:, None]
         return scaled
 
-    def to_json(self) -> dict[str, Any]:
-        """The encoding as plain values."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Encoding":
-        """The inverse of `to_json`, also after a round trip through text."""
-        columns = tuple(column_from_json(each) for each in data["columns"])
-        return Encoding(columns, data["dtype"], data["normalize"], data["role"])
-
 
 def spread_warning(profile: Profile, roles: Roles) -> str | None:
     """One line when unscaled columns of the key differ in spread by more than 1,000, so that one decides all
@@ -206,7 +206,10 @@ def _check_kind(column: ColumnEncoding, given: pa.DataType, role: str) -> None:
         fits = promote(plain(given), pa.type_for_alias(column.type)) is not None
     width = plain(given).list_size if pa.types.is_fixed_size_list(plain(given)) else column.width
     if not fits:
-        raise DataError(wanted, f"type {given}", "Write the queries with the types of the support.")
+        remedy = "Write the queries with the types of the support."
+        if column.kind == "vector" and is_text(plain(given)):
+            remedy = LISTS_AS_TEXT
+        raise DataError(wanted, f"type {given}", remedy)
     if column.kind == "vector" and width != column.width:
         raise DataError(
             f"{wanted}, with {column.width} numbers",

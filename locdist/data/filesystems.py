@@ -4,7 +4,9 @@ addresses are refused.
 
 import contextlib
 import functools
+import os
 import re
+import socket
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +18,9 @@ from locdist.errors import DataError, MachineError, UsageError
 
 _NAMED = {"abfs", "abfss", "gs", "gcs", "hdfs", "viewfs"}  # a container or a user may stand before "@"
 _SECRET = re.compile(r"secret|password|token|key|signature|^sig$", re.IGNORECASE)
+_USER = re.compile(r"\b([a-z][a-z0-9+.-]*)://([^\s@'\"]*:[^\s@'\"]*|[^\s/@'\"]+)@", re.IGNORECASE)
+_OPTION = re.compile(r"([?&]([\w.-]+)=)[^&\s'\"]+")
+_ASSIGNED = re.compile(r"(\w*(?:secret|password)\w*['\"]?\s*[=:]\s*['\"]?)[^\s,;)'\"]+", re.IGNORECASE)
 
 
 @contextlib.contextmanager
@@ -25,14 +30,45 @@ def reported(place: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise DataError(
-            f"a file at {place}", "nothing there", "Check the path on every machine of the run."
+            f"a file at {place}",
+            f"nothing there on {socket.gethostname()}",
+            "Check the path on every machine of the run.",
         ) from error
     except pa.ArrowInvalid:
         raise
     except OSError as error:
         raise MachineError(
-            f"access to {place}", f"{type(error).__name__}: {error}", "Check permissions, space and network."
+            f"access to {place} from {socket.gethostname()}",
+            f"{type(error).__name__}: {error}",
+            _remedy(place, str(error)),
         ) from error
+
+
+def _remedy(place: str, error: str) -> str:
+    """What to do, as far as the words of an error tell: "access denied" may mean no credentials, others, or
+    those of another region.
+    """
+    if re.search(r"SLOW_?DOWN|THROTTL|HTTP status 503", error, re.IGNORECASE):
+        return "The store asks for fewer requests: use fewer workers, or run the same again later."
+    if re.search(r"ACCESS_DENIED|CREDENTIALS|SIGNATURE|HTTP status 40[13]", error, re.IGNORECASE):
+        return (
+            f"Credentials: {_credentials(place)}. Check that they exist there, may do this, and the region."
+        )
+    if re.search(r"NO_SUCH_BUCKET|REDIRECT|HTTP status (301|307|400)", error, re.IGNORECASE):
+        return "Check the name and the region of the bucket."
+    return "Check permissions, space and network."
+
+
+def _credentials(place: str) -> str:
+    """Where this process finds the credentials of a place, without a word of them."""
+    if not place.startswith("s3://"):
+        return "the defaults of this machine"
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_WEB_IDENTITY_TOKEN_FILE"):
+        if os.environ.get(name):
+            return f"{name} of the environment"
+    path = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+    there = os.path.exists(os.path.expanduser(path))
+    return path if there else f"none in the environment or in {path}; else the role of the machine"
 
 
 @functools.lru_cache(maxsize=64)
@@ -88,3 +124,15 @@ def refuse_credentials(address: str) -> None:
             "one with credentials in it, which would be written to reports and errors",
             "Leave them out: use the environment (AWS_ACCESS_KEY_ID, ...), a profile or a role.",
         )
+
+
+def redacted(text: str) -> str:
+    """A text, an error of a library say, with the credentials in its addresses as stars."""
+    if "://" in text:
+        text = _USER.sub(lambda found: found[0] if _harmless(found) else f"{found[1]}://***@", text)
+        text = _OPTION.sub(lambda found: found[1] + "***" if _SECRET.search(found[2]) else found[0], text)
+    return _ASSIGNED.sub(r"\1***", text)
+
+
+def _harmless(found: re.Match[str]) -> bool:
+    return ":" not in found[2] and found[1].lower() in _NAMED

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from locdist.data.schema import plain
@@ -17,6 +18,10 @@ from locdist.errors import DataError, LocdistError, MachineError
 
 _TAIL = 64 << 10
 _BUFFER = 1 << 20
+_SAMPLE = 256  # rows that tell how large the others are
+_POINTER = b"version https://git-lfs"
+POINTER = "the pointer that Git-LFS leaves in place of the file"
+FETCH = "Fetch the file itself: git lfs pull."
 _REMOTE = ("AWS Error", "GOOGLE", "Azure", "curl", "timed out", "Connection")
 
 
@@ -31,7 +36,8 @@ class SourceFile:
     rows, size, modified : int
         Rows; bytes; nanoseconds since 1970.
     fingerprint : str
-        Hash of its footer and size (of its content for data in memory).
+        Hash of its size, its footer and the rows before it, 64 KiB in all (of its content for data in
+        memory).
     groups : tuple of int
         The rows of each of its row groups or record batches: what can be decoded on its own.
     """
@@ -42,6 +48,11 @@ class SourceFile:
     modified: int
     fingerprint: str
     groups: tuple[int, ...]
+
+
+def is_pointer(start: bytes) -> bool:
+    """Whether a file begins as those that Git-LFS leaves in the place of large ones."""
+    return start.startswith(_POINTER)
 
 
 def blame(path: str, error: Exception) -> LocdistError:
@@ -80,40 +91,47 @@ def describe(store: Store, info: FileInfo, kind: str) -> tuple[SourceFile, pa.Sc
         try:
             return (_parquet if kind == "parquet" else _ipc)(stream, info)
         except (pa.ArrowException, OSError, ValueError) as error:
+            if is_pointer(bytes(stream.read_at(min(info.size, len(_POINTER)), 0))):
+                raise DataError(f"a {kind} file at {path}", POINTER, FETCH) from None
             raise blame(path, error) from error
 
 
 def _parquet(stream: pa.NativeFile, info: FileInfo) -> tuple[SourceFile, pa.Schema]:
-    footer = _footer(stream, info.size, b"PAR1", 8)
+    footer, seen = _footer(stream, info.size, b"PAR1", 8)
     metadata = pq.read_metadata(pa.BufferReader(footer))
     groups = tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
-    return _file(info, footer, groups), metadata.schema.to_arrow_schema().remove_metadata()
+    return _file(info, seen, groups), metadata.schema.to_arrow_schema().remove_metadata()
 
 
 def _ipc(stream: pa.NativeFile, info: FileInfo) -> tuple[SourceFile, pa.Schema]:
-    footer = _footer(stream, info.size, b"ARROW1", 10)
+    _, seen = _footer(stream, info.size, b"ARROW1", 10)
     schema = pa.ipc.open_file(stream).schema
     # The rows of a batch stand in its own header; reading its narrowest column is the cheapest way there.
     narrow = min(range(len(schema)), key=lambda index: _width(schema.field(index).type), default=None)
     options = pa.ipc.IpcReadOptions(included_fields=None if narrow is None else [narrow])
     reader = pa.ipc.open_file(stream, options=options)
     groups = tuple(reader.get_batch(batch).num_rows for batch in range(reader.num_record_batches))
-    return _file(info, footer, groups), schema.remove_metadata()
+    return _file(info, seen, groups), schema.remove_metadata()
 
 
-def _footer(stream: pa.NativeFile, size: int, magic: bytes, end: int) -> bytes:
-    """The bytes of a footer with its length and magic word, in one request unless the footer is large."""
+def _footer(stream: pa.NativeFile, size: int, magic: bytes, end: int) -> tuple[bytes, bytes]:
+    """The bytes of a footer with its length and magic word, in one request unless the footer is large; and
+    all that was read, which tells apart files whose footers are alike: rows in another order, Arrow files.
+    """
     tail = bytes(stream.read_at(min(size, _TAIL), max(0, size - _TAIL)))
     if not tail.endswith(magic) or size < end:
         raise ValueError(f"the file does not end with {magic.decode()!r}, it is truncated or of another kind")
     length = int.from_bytes(tail[-end : -end + 4], "little") + end
     if length > size:
         raise ValueError(f"its footer says {length} bytes, the file has {size}")
-    return tail[-length:] if length <= len(tail) else bytes(stream.read_at(length, size - length))
+    if length <= len(tail):
+        return tail[-length:], tail
+    footer = bytes(stream.read_at(length, size - length))
+    return footer, footer
 
 
-def _file(info: FileInfo, footer: bytes, groups: tuple[int, ...]) -> SourceFile:
-    digest = hashlib.blake2b(footer + info.size.to_bytes(8, "little"), digest_size=16).hexdigest()
+def _file(info: FileInfo, seen: bytes, groups: tuple[int, ...]) -> SourceFile:
+    digest = hashlib.blake2b(seen + info.size.to_bytes(8, "little"), digest_size=16).hexdigest()
     return SourceFile(info.path, sum(groups), info.size, info.modified, digest, groups)
 
 
@@ -185,11 +203,12 @@ class Reading:
         while wanted > 0:
             try:
                 batch = next(batches)
+                batch.validate(full=True)  # Arrow trusts what it reads: offsets, and text that is no UTF-8
             except StopIteration:
                 raise DataError(
                     f"{self.file.rows} rows in {path}", "fewer", "The file is damaged: write it again."
                 ) from None
-            except (pa.ArrowException, OSError) as error:
+            except (pa.ArrowException, OSError, ValueError) as error:
                 raise blame(path, error) from error
             piece = batch.slice(min(skip, batch.num_rows), wanted)
             skip -= min(skip, batch.num_rows)
@@ -198,8 +217,9 @@ class Reading:
                 yield pa.Table.from_batches([piece])
 
     def _parquet(self, stream: pa.NativeFile, groups: list[int]) -> Iterator[pa.RecordBatch]:
-        file = pq.ParquetFile(
-            stream, pre_buffer=False, buffer_size=_BUFFER if self.store.local else 8 * _BUFFER
+        buffer = _BUFFER if self.store.local else 8 * _BUFFER
+        file = pq.ParquetFile(  # pages have checksums where their writer wrote them, as we do
+            stream, pre_buffer=False, buffer_size=buffer, page_checksum_verification=True
         )
         widest = max((self._row_bytes(file, group) for group in groups), default=1.0)
         yield from file.iter_batches(
@@ -222,17 +242,21 @@ class Reading:
         return min(rows, self.batch_rows or rows, 1 << 20)
 
     def _row_bytes(self, file: pq.ParquetFile, group: int) -> float:
-        """Decoded bytes of a row: values times their width. The compressed size says nothing about it."""
+        """Decoded bytes of a row, of which the compressed size says nothing: by the types where they are of
+        fixed width, else by the first rows of the group. (The number of values stands in the footer, but
+        pyarrow ends the process where it is asked for that of a damaged one.)
+        """
+        schema = file.schema_arrow
+        fields = [schema.field(name) for name in self.columns if name in schema.names]
+        known = sum(_width(field.type) * 9 / 8 for field in fields)  # a bit of validity to each byte at most
+        if known < float("inf"):
+            return float(known)
+        names = [field.name for field in fields]
+        batches = file.iter_batches(_SAMPLE, row_groups=[group], columns=names, use_threads=False)
+        first = next(batches, None)
+        if first is None:
+            return 1.0
+        lists = (column for column in first.columns if pa.types.is_nested(column.type))
         metadata = file.metadata.row_group(group)
-        tops = set(self.columns)
-        total = 0.0
-        for index in range(metadata.num_columns):
-            chunk = metadata.column(index)
-            if chunk.path_in_schema in tops or chunk.path_in_schema.split(".")[0] in tops:
-                width = _PHYSICAL.get(chunk.physical_type, 0.0)
-                total += chunk.num_values * (width or 8.0) + (0.0 if width else chunk.total_uncompressed_size)
-                total += chunk.num_values / 8  # validity
-        return float(total / max(1, metadata.num_rows))
-
-
-_PHYSICAL = {"BOOLEAN": 1.0, "INT32": 4.0, "INT64": 8.0, "INT96": 8.0, "FLOAT": 4.0, "DOUBLE": 8.0}
+        unseen = metadata.total_byte_size if any(not len(pc.list_flatten(each)) for each in lists) else 0
+        return float(max(first.nbytes / first.num_rows, unseen / metadata.num_rows))

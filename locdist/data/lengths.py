@@ -5,9 +5,8 @@ must not contain any others. So each combination of lengths has a profile of its
 order and grouping, and the most frequent one decides at the end.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -113,15 +112,6 @@ class Profiles:
                 whole = whole.with_bad(part.profile, _wrong(part, right))
         return whole
 
-    def to_json(self) -> dict[str, Any]:
-        """The profiles as plain values."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Profiles":
-        """The inverse of `to_json`, also after a round trip through text."""
-        return Profiles(tuple(_from_json(each) for each in data["parts"]))
-
 
 def _varies(kind: pa.DataType) -> bool:
     return is_vector(kind) and not pa.types.is_fixed_size_list(plain(kind))
@@ -150,8 +140,3 @@ def _wrong(part: Part, right: Part) -> list[BadRows]:
     """
     pairs = zip(part.lengths, right.lengths, part.found, strict=True)
     return [found for one, two, found in pairs if one >= 0 and one != two and part.profile.rows]
-
-
-def _from_json(data: Mapping[str, Any]) -> Part:
-    first = tuple((name, tuple(Example(**one) for one in each)) for name, each in data["first"])
-    return Part(tuple(data["lengths"]), Profile.from_json(data["profile"]), first)

@@ -6,9 +6,8 @@ rounds them away).
 """
 
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -149,25 +148,6 @@ class Profile:
         """What is known about a column."""
         return next(column for column in self.columns if column.name == name)
 
-    def to_json(self) -> dict[str, Any]:
-        """The profile as plain values."""
-        return asdict(self)
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Profile":
-        """The inverse of `to_json`, also after a round trip through text."""
-        columns = tuple(_column_from(each) for each in data["columns"])
-        bad = tuple(
-            BadRows(
-                each["column"],
-                each["reason"],
-                each["count"],
-                tuple(Example(**one) for one in each["examples"]),
-            )
-            for each in data["bad"]
-        )
-        return Profile(data["rows"], data["good"], columns, bad)
-
 
 def kind_of(kind: pa.DataType) -> str:
     """How a column of a type enters a matrix: "vector", "category" or "number"."""
@@ -272,24 +252,3 @@ def _place(found: BadRows) -> tuple[str, str]:
 
 def _merged(one: Distinct | None, other: Distinct | None) -> Distinct | None:
     return one.merge(other) if one is not None and other is not None else one or other
-
-
-def _column_from(data: Mapping[str, Any]) -> ColumnProfile:
-    told = data["moments"]
-    moments = Moments(told["count"], *(tuple(told[name]) for name in ("mean", "m2", "low", "high")))
-    return ColumnProfile(
-        data["name"],
-        data["kind"],
-        data["type"],
-        moments,
-        _distinct_from(data["categories"]),
-        _distinct_from(data["classes"]),
-    )
-
-
-def _distinct_from(data: Mapping[str, Any] | None) -> Distinct | None:
-    return (
-        None
-        if data is None
-        else Distinct(data["type"], tuple(data["values"]), data["limit"], data["overflow"])
-    )

@@ -60,6 +60,8 @@ class Source:
         Promoted over all files; columns spelled by folders are strings.
     skipped : tuple of (str, str)
         Files that were left out, and why.
+    damaged : tuple of str
+        Those among them whose footer cannot be read.
     absent : tuple of (str, str)
         Columns that some file lacks, with the first such file.
     places : tuple of str
@@ -77,6 +79,7 @@ class Source:
     absent: tuple[tuple[str, str], ...] = ()
     places: tuple[str, ...] = ()
     table: pa.Table | None = field(default=None, compare=False, repr=False)
+    damaged: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -304,7 +307,10 @@ def _of_files(found: Listing, bad_files: str) -> Source:
     unified = unify_spelled([(file.path, schema) for file, schema in good])
     skipped = found.skipped + tuple((info.path, str(error)) for info, error in bad)
     files = tuple(file for file, _ in good)
-    return Source(found.root, files, found.format, unified.schema, skipped, unified.absent, found.places)
+    return Source(
+        found.root, files, found.format, unified.schema, skipped, unified.absent, found.places,
+        damaged=tuple(info.path for info, _ in bad),
+    )  # fmt: skip
 
 
 def _unfit(path: str, name: str, error: Exception) -> DataError:

@@ -3,7 +3,7 @@
 A store is a word (its address) and nothing else, so it travels in a plan; each process opens the file system
 when it first needs it, with the credentials that it finds there. Everything written appears whole or not at
 all: on a local disk through a temporary name, a sync and a rename; in an object store through one upload that
-starts when the data is complete.
+starts when the data is complete. No name leads out of the folder (`locdist.data.paths`).
 """
 
 import contextlib
@@ -24,8 +24,11 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from locdist.data.filesystems import open_root, refuse_credentials, reported
+from locdist.data.paths import below, check_links, check_loops, check_steps, real
+from locdist.errors import MachineError
 
 _CHUNK = 16 << 20
+_REPLACED = 20  # times that a file may be replaced while it is read
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
 
@@ -79,9 +82,9 @@ class Store:
         text = os.fspath(place)
         scheme, _, rest = text.partition("://")
         if not rest and not text.startswith("file:"):
-            return Store(str(pathlib.Path(text).expanduser().resolve()))
+            return Store(real(os.path.expanduser(text)))
         if scheme.split(":")[0] == "file":
-            return Store(str(pathlib.Path(urllib.parse.unquote(urllib.parse.urlsplit(text).path)).resolve()))
+            return Store(real(urllib.parse.unquote(urllib.parse.urlsplit(text).path)))
         refuse_credentials(text)
         store = Store(_without_slash(text))
         open_root(store._root)
@@ -93,13 +96,16 @@ class Store:
         return None if "://" in self.uri else pathlib.Path(self.uri)
 
     def child(self, name: str) -> "Store":
-        """The store at a folder below this one; ".." steps out of it."""
+        """The store at a folder below this one."""
+        if self.local is not None:
+            check_links(self.uri, self._key(name))
         return Store(self.path(name))
 
     def path(self, name: str) -> str:
         """The address of a file of this store, as it is shown to people and as `Store.at` reads it."""
         if self.local is not None:
-            return os.path.normpath(os.path.join(self.uri, name))
+            return self._key(name)
+        check_steps(self.uri, name)
         address, question, query = self.uri.partition("?")
         return _without_slash(address.rstrip("/") + "/" + _quoted(name.strip("/"))) + question + query
 
@@ -108,6 +114,8 @@ class Store:
         exist.
         """
         base = self._key("")
+        if self.local is not None and recursive:
+            check_loops(self._key(prefix))
         selector = pafs.FileSelector(self._key(prefix), allow_not_found=True, recursive=recursive)
         with reported(self.path(prefix)):
             found = self._system.get_file_info(selector)
@@ -130,9 +138,27 @@ class Store:
             return bool(self._system.get_file_info(self._key(name)).type == pafs.FileType.Directory)
 
     def read(self, name: str) -> bytes:
-        """The content of a file."""
-        with reported(self.path(name)), self._system.open_input_file(self._key(name)) as stream:
-            return bytes(stream.read())
+        """The content of a file, of one version: an object store would give the length of the one that it had
+        when it was asked first, and the bytes of another that has come since.
+        """
+        with reported(self.path(name)):
+            stream = self._system.open_input_file(self._key(name))
+            for _ in range(_REPLACED):
+                before = _version(stream)
+                with stream:
+                    content = bytes(stream.read())
+                if self.local is not None:  # who has opened a file of a disk goes on reading it
+                    return content
+                stream = self._system.open_input_file(self._key(name))
+                if _version(stream) == before:
+                    stream.close()
+                    return content
+            stream.close()
+        raise MachineError(
+            f"{self.path(name)} to stay for as long as it is read",
+            f"{_REPLACED} others in its place meanwhile",
+            "Run the same again.",
+        )
 
     def open(self, name: str, mmap: bool = False) -> pa.NativeFile:
         """A file opened for random access; memory mapped when asked for and local."""
@@ -186,7 +212,7 @@ class Store:
         """Remove a file; nothing happens when it does not exist."""
         if self.exists(name):
             with reported(self.path(name)):
-                self._system.delete_file(self._key(name))
+                self._system.delete_file(self.target(name))
 
     def remove_all(self) -> None:
         """Remove the folder with everything in it."""
@@ -198,7 +224,7 @@ class Store:
 
     @contextlib.contextmanager
     def _temporary(self, name: str) -> Iterator[tuple[pa.NativeFile, str, str]]:
-        final = self._key(name)
+        final = self.target(name)
         folder, base = os.path.split(final)
         temporary = os.path.join(folder, f".{base}.{secrets.token_hex(6)}.tmp")
         with reported(final):
@@ -232,12 +258,21 @@ class Store:
     def _system(self) -> Any:
         return _LOCAL if self.local is not None else open_root(self._root)[0]
 
+    def target(self, name: str) -> str:
+        """Where a file is written or deleted: its key, on a local disk a path that no link leads out of the
+        folder.
+        """
+        if self.local is not None:
+            check_links(self.uri, os.path.dirname(self._key(name)))
+        return self._key(name)
+
     def _key(self, name: str) -> str:
         if self.local is not None:
-            return os.path.normpath(os.path.join(self.uri, name))
+            return below(self.uri, name)
+        check_steps(self.uri, name)
         base = open_root(self._root)[1]
-        below = urllib.parse.unquote(urllib.parse.urlsplit(self.uri).path)
-        return "/".join(part.strip("/") for part in (base, below, name) if part.strip("/"))
+        inner = urllib.parse.unquote(urllib.parse.urlsplit(self.uri).path)
+        return "/".join(part.strip("/") for part in (base, inner, name) if part.strip("/"))
 
 
 _LOCAL = pafs.LocalFileSystem()
@@ -252,6 +287,14 @@ def natural(path: str) -> tuple[list[str | int], str]:
 def has_magic(path: str) -> bool:
     """Whether a path is a pattern (``*``, ``?``, ``[...]``)."""
     return glob.has_magic(path)
+
+
+def _version(stream: pa.NativeFile) -> tuple[int, Any]:
+    """What tells the versions of an object from each other: its size, and its tag where the store has one."""
+    try:
+        return stream.size(), stream.metadata()
+    except (NotImplementedError, pa.ArrowException):
+        return stream.size(), None
 
 
 def _info(entry: Any, base: str) -> FileInfo:

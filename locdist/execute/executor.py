@@ -16,9 +16,11 @@ from typing import TypeVar
 from locdist.errors import TooManyBadRows, UsageError
 from locdist.execute.contract import Calls, Executor
 from locdist.execute.events import Listener
+from locdist.execute.log import logged
 from locdist.execute.loop import Loop, Stopped
 from locdist.execute.worker import Finished, attempted, perform
 from locdist.plan.plan import Job
+from locdist.plan.status import Audit
 
 __all__ = ["Calls", "Executor", "Finished", "Stopped", "attempted", "perform", "run"]
 
@@ -33,9 +35,10 @@ def run(
     stall_after: float = 1800.0,
     listener: Listener | None = None,
     command: str = "",
+    audit: Audit | None = None,
 ) -> Report:
     """Run what is left of a job, and return its report; the caller holds the folder
-    (`plan.manifest.claimed`).
+    (`plan.manifest.claimed`). Its events are logged there (`execute.log`).
 
     Parameters
     ----------
@@ -49,6 +52,8 @@ def run(
         `execute.progress.progress()`, a log, a test.
     command : str
         The command line that continues this run, for `status.json`.
+    audit : Audit, optional
+        Recall of the search, where one was measured before.
 
     Raises
     ------
@@ -68,18 +73,21 @@ def run(
         raise UsageError(
             "attempts >= 1 and stall_after > 0", f"{attempts} and {stall_after}", "Correct the run."
         )
-    loop = Loop(job.folder, executor, attempts, stall_after, listener or (lambda event: None), command)
-    with _signals(loop), _reported(loop):
-        records = loop.begin()
-        while (stage := job.next_stage(records)) is not None:
-            loop.stage(stage, records)
-        report = job.finish(records)
+    with logged(job.folder, listener) as tell:
+        loop = Loop(job.folder, executor, attempts, stall_after, tell, command, audit)
+        with _reported(loop), executor.kept(), _signals(loop):
+            records = loop.begin()
+            while (stage := job.next_stage(records)) is not None:
+                loop.stage(stage, records)
+            loop.tidy()
+            report = job.finish(records)
     return report
 
 
 @contextmanager
 def _reported(loop: Loop) -> Iterator[None]:
     """Leave a status that says how the run ended."""
+    loop.introduce()
     try:
         yield
         loop.ended("finished", 0)
@@ -92,8 +100,6 @@ def _reported(loop: Loop) -> Iterator[None]:
     except Exception as error:
         loop.ended("failed", getattr(error, "exit_code", 1), str(error))
         raise
-    finally:
-        loop.executor.close()
 
 
 @contextmanager

@@ -5,15 +5,14 @@ compute, and threads share the opened index. Spawned processes are for tasks tha
 that may bring their process down.
 """
 
-import numbers
 import queue
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from locdist.errors import UsageError
 from locdist.execute import machine
+from locdist.execute.contract import check_workers
 from locdist.execute.executor import Calls, Executor
 from locdist.execute.seats import ProcessSeat, Seat, ThreadSeat
 from locdist.execute.threads import process_limited
@@ -44,25 +43,16 @@ class Local(Executor):
     _seats: dict[int, list[ProcessSeat]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.workers is not None and not (_is_whole(self.workers) and self.workers >= 1):
-            raise UsageError(
-                "workers as a whole number >= 1",
-                repr(self.workers),
-                "Leave it out to use the cores of this machine.",
-            )
+        check_workers(self.workers)
 
-    def capacity(self) -> Resources:
+    def capacity(self) -> tuple[Resources, ...]:
         """Cores, devices and memory of this machine, or of the container that we are in."""
-        return Resources(max(machine.cpus(), self.workers or 1), machine.gpus(), machine.memory())
+        return (machine.resources(self.workers),)
 
     def slots(self, resources: Resources) -> int:
         """Tasks at a time: as many as the cores, the memory and the devices allow, at least one."""
-        limits = [(self.workers or machine.cpus()) / max(1.0, resources.cpus)]
-        if resources.memory:
-            limits.append(machine.memory() / resources.memory)
-        if resources.gpus:
-            limits.append(machine.gpus() / resources.gpus)
-        return max(1, int(min(limits)))
+        cores = replace(machine.resources(), cpus=self.workers or machine.cpus())
+        return max(1, cores.over(replace(resources, cpus=max(1.0, resources.cpus))))
 
     def map(self, stage: Stage, calls: Calls) -> Iterator[Finished | None]:
         threads = stage.resources.threads
@@ -70,11 +60,10 @@ class Local(Executor):
         inbox: Inbox = queue.SimpleQueue()
         outbox: Outbox = queue.SimpleQueue()
         with nullcontext() if self.processes else process_limited(threads):
-            for seat in seats:
+            for number, seat in enumerate(seats):
                 seat.take(stage.function)
-                threading.Thread(
-                    target=_work, args=(seat, inbox, outbox), daemon=True, name="locdist-seat"
-                ).start()
+                work = (seat, machine.device(number, stage.resources.gpus), inbox, outbox)
+                threading.Thread(target=_work, args=work, daemon=True, name="locdist-seat").start()
             try:
                 yield from _feed(calls, len(seats), inbox, outbox)
             except BaseException:  # closed, interrupted or stalled with tasks in flight
@@ -106,10 +95,6 @@ class Local(Executor):
         return seats[:count]
 
 
-def _is_whole(value: object) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
 def _feed(calls: Calls, seats: int, inbox: Inbox, outbox: Outbox) -> Iterator[Finished | None]:
     """Keep as many calls in flight as there are seats."""
     in_flight = 0
@@ -128,8 +113,9 @@ def _feed(calls: Calls, seats: int, inbox: Inbox, outbox: Outbox) -> Iterator[Fi
         yield finished
 
 
-def _work(seat: Seat, inbox: Inbox, outbox: Outbox) -> None:
+def _work(seat: Seat, device: str, inbox: Inbox, outbox: Outbox) -> None:
     """What the thread of a seat does until it is sent home."""
     seat.enter()
     while (call := inbox.get()) is not None:
-        outbox.put(seat.call(*call))
+        task, attempt = call
+        outbox.put(seat.call(task, replace(attempt, device=device)))

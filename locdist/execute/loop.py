@@ -11,27 +11,34 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from locdist.data.filesystems import redacted
 from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError, MachineError, UsageError
 from locdist.execute.contract import Calls, Executor
 from locdist.execute.events import (
+    Audited,
+    Connected,
     Failure,
     Listener,
     RecordDropped,
     RunEnded,
+    RunStarted,
     StageFinished,
     StageStarted,
     Stopping,
     TaskFailed,
     TaskFinished,
     TaskStarted,
+    Waiting,
 )
+from locdist.execute.fitting import check_fits
 from locdist.execute.worker import Finished
-from locdist.plan.plan import Attempt, Resources, Stage, Task, remaining, stale
-from locdist.plan.records import ERRORS, Record, compact, forget, history
-from locdist.plan.status import Counts, RunStatus, write_status
+from locdist.plan.plan import Attempt, Stage, Task, remaining, stale
+from locdist.plan.records import ERRORS, Record, claim_of, compact, forget, history, temporary
+from locdist.plan.status import Audit, Counts, RunStatus, write_status
 
 STATUS_EVERY = 5.0  # seconds
+WAITED = 30.0  # seconds without a task ending after which, and then as often, it is said what is awaited
 
 
 class Stopped(KeyboardInterrupt):
@@ -53,19 +60,45 @@ class Loop:
         stall_after: float,
         listener: Listener,
         command: str,
+        audit: Audit | None = None,
     ) -> None:
         self.folder, self.executor, self.attempts = folder, executor, attempts
         self.stall_after, self.tell, self.command = stall_after, listener, command
+        self.audit = audit
         self.counts: dict[str, Counts] = {}
         self.in_flight: dict[str, int] = {}
         self.ran: set[str] = set()
         self.unclaimed: tuple[str, ...] = ()
+        self.lost = False  # whether a worker was
         self.signal, self.announced = 0, False
         self.written = 0.0
+        self.claim = ""
+
+    def introduce(self) -> None:
+        """Say what begins, before the executor has workers."""
+        self.tell(RunStarted(type(self.executor).__name__, redacted(self.command)))
+        if self.audit is not None:
+            self.tell(Audited(self.audit))
+
+    def connect(self, stage: Stage) -> None:
+        """Have workers for a stage, and say where they are."""
+        self.executor.start()
+        place = self.executor.place()
+        if place and not self.ran:
+            self.tell(Connected(redacted(place)))
+        wait = lambda lack: self.tell(Waiting(stage.name, (), 0.0, lack))  # noqa: E731
+        check_fits(stage, self.executor, wait, self.check_stop)
+        self.check_stop()
+
+    def check_stop(self) -> None:
+        """Stop here, when a signal came and no task is in flight."""
+        self.announce_stop()
+        if self.signal:
+            raise Stopped(self.signal)
 
     def begin(self) -> dict[str, dict[str, Record]]:
         """What is finished already; clears what an earlier run left behind."""
-        past = history(self.folder)
+        self.claim, past = claim_of(self.folder), history(self.folder)
         forget(self.folder, past.dropped)
         for dropped in past.dropped:
             self.tell(RecordDropped(dropped))
@@ -81,7 +114,7 @@ class Loop:
         """Run a stage to its end, adding to its records; raises for the tasks that failed for good."""
         if stage.name in self.ran:
             raise RuntimeError(f"next_stage returned {stage.name!r} again, though all its tasks are finished")
-        _check_fits(stage, self.executor.capacity())
+        self.connect(stage)
         done = records.setdefault(stage.name, {})
         todo, start = remaining(stage, records), time.monotonic()
         self.sweep(stage, records)
@@ -89,9 +122,8 @@ class Loop:
         failures = self.rounds(stage, todo, done)
         counts = self.counts[stage.name]
         seconds = time.monotonic() - start
-        self.tell(
-            StageFinished(stage.name, len(stage.tasks), len(failures), counts.rows, counts.bad_rows, seconds)
-        )
+        rows = counts.rows - counts.earlier_rows
+        self.tell(StageFinished(stage.name, len(stage.tasks), len(failures), rows, counts.bad_rows, seconds))
         if self.signal:
             raise Stopped(self.signal)
         if failures:
@@ -109,8 +141,9 @@ class Loop:
     def open(self, stage: Stage, done: Mapping[str, Record]) -> None:
         """Begin to count."""
         self.ran.add(stage.name)
-        self.counts[stage.name] = counts = _counted(len(stage.tasks), done)
-        self.tell(StageStarted(stage, len(done), counts.rows, sum(task.rows for task in stage.tasks)))
+        self.counts[stage.name] = counts = replace(_counted(len(stage.tasks), done), began=time.time())
+        told = counts.finished, counts.rows, sum(task.rows for task in stage.tasks)
+        self.tell(StageStarted(stage, *told, counts.bad_rows, counts.bytes))
         self.status("running")
 
     def rounds(self, stage: Stage, todo: tuple[Task, ...], done: dict[str, Record]) -> dict[str, Failure]:
@@ -135,18 +168,22 @@ class Loop:
 
     def results(self, stage: Stage, tasks: tuple[Task, ...], number: int) -> Iterator[Finished]:
         """What the executor says, watched for stalls."""
-        last = time.monotonic()
+        last = told = time.monotonic()
         stream = self.executor.map(stage, self.calls(stage, tasks, number))
         try:
             for finished in stream:
                 self.status("running", STATUS_EVERY)
                 self.announce_stop()
+                now = time.monotonic()
                 if finished is not None:
-                    last = time.monotonic()
+                    last = told = now
                     self.in_flight.pop(finished.task.name, None)
                     yield finished
-                elif time.monotonic() - last > self.stall_after:
+                elif now - last > self.stall_after:
                     raise self.stalled(stage)
+                elif now - told >= WAITED:
+                    told = now
+                    self.tell(Waiting(stage.name, tuple(self.in_flight), now - last, self.executor.waiting()))
         finally:
             getattr(
                 stream, "close", lambda: None
@@ -155,29 +192,45 @@ class Loop:
 
     def calls(self, stage: Stage, tasks: tuple[Task, ...], number: int) -> Calls:
         """Hand out tasks until told to stop."""
-        attempt = Attempt(self.folder, stage.name, number)
+        attempt = Attempt(self.folder, stage.name, number, claim=self.claim)
         for task in tasks:
             if self.signal:
                 return
             self.in_flight[task.name] = number
+            now = self.counts[stage.name]
+            self.counts[stage.name] = replace(now, retried=now.retried + (number > 1))
             self.tell(TaskStarted(stage.name, task, number))
             yield task, attempt
+
+    def tidy(self) -> None:
+        """Delete what workers that were lost in this run left half-written."""
+        if self.lost:
+            for file in self.folder.files():
+                if temporary(file.path):
+                    self.folder.delete(file.path)
 
     def succeeded(self, stage: Stage, task: Task, record: Record, done: dict[str, Record]) -> None:
         """Count a finished task."""
         done[task.name] = record
         now = self.counts[stage.name]
-        rows, bad = now.rows + record.rows, now.bad_rows + record.bad_rows
-        self.counts[stage.name] = replace(now, finished=now.finished + 1, rows=rows, bad_rows=bad)
+        self.counts[stage.name] = replace(
+            now,
+            finished=now.finished + 1,
+            rows=now.rows + record.rows,
+            bad_rows=now.bad_rows + record.bad_rows,
+            bytes=now.bytes + sum(record.bytes.values()),
+        )
         self.tell(TaskFinished(stage.name, task, record))
 
     def failed(self, stage: Stage, task: Task, failure: Failure, number: int) -> bool:
         """Keep the traceback of a failed attempt; True when there will be no other."""
+        self.lost |= failure.lost
         final = failure.kind != "machine" or failure.lasting or number == self.attempts
-        text = f"attempt {number} of task {task.name} of stage {stage.name}, inputs {_inputs(task)}\n"
+        text = f"attempt {number} of task {task.name} of stage {stage.name}, inputs {_inputs(stage, task)}\n"
         text += f"{failure.cause}\n\n"
         with suppress(MachineError):  # where the disk is full: the cause is told all the same
-            self.folder.write(f"{ERRORS}/{stage.name}/{task.name}.txt", (text + failure.traceback).encode())
+            kept = redacted(text + failure.traceback).encode()
+            self.folder.write(f"{ERRORS}/{stage.name}/{task.name}.txt", kept)
         if final:
             now = self.counts[stage.name]
             self.counts[stage.name] = replace(now, failed=now.failed + 1)
@@ -186,10 +239,10 @@ class Loop:
 
     def stalled(self, stage: Stage) -> MachineError:
         """The error of a run in which nothing happens."""
-        names = ", ".join(self.in_flight) or "none, no worker took one"
+        names, reason = ", ".join(self.in_flight) or "none, no worker took one", self.executor.waiting()
         return MachineError(
             f"a task of stage {stage.name!r} to end within {self.stall_after:g} seconds",
-            f"none; in flight: {names}",
+            f"none; in flight: {names}" + (f"; {reason}" if reason else ""),
             "Look at the workers of these tasks; run the same again to continue, or allow more time.",
         )
 
@@ -203,6 +256,7 @@ class Loop:
 
     def ended(self, state: str, exit_code: int, message: str = "") -> None:
         """Say how the run ended, to programs and to listeners."""
+        message = redacted(message)
         self.status(state, exit_code=exit_code, message=message)
         self.tell(RunEnded(state, exit_code, message))
 
@@ -211,28 +265,15 @@ class Loop:
         if time.monotonic() - self.written >= every or not self.written:
             self.written = time.monotonic()
             with suppress(MachineError):  # it may lag; what cannot be written ends the tasks, not the others
-                write_status(
-                    self.folder, RunStatus(state, exit_code, message, self.command, dict(self.counts))
-                )
+                told = state, exit_code, message, redacted(self.command), dict(self.counts), self.audit
+                write_status(self.folder, RunStatus(*told))
 
 
 def _counted(total: int, done: Mapping[str, Record]) -> Counts:
-    rows = sum(record.rows for record in done.values())
-    return Counts(total, len(done), 0, rows, sum(record.bad_rows for record in done.values()))
-
-
-def _check_fits(stage: Stage, capacity: Resources | None) -> None:
-    if capacity is None:
-        return
-    asked = stage.resources
-    for name in ("cpus", "gpus", "memory"):
-        need, has = getattr(asked, name), getattr(capacity, name)
-        if need > has and not (name == "memory" and has == 0):
-            raise UsageError(
-                f"tasks of stage {stage.name!r} to fit a worker",
-                f"{name} {need:,} asked where the largest worker has {has:,}",
-                "Ask for less, or use larger workers: this would wait forever.",
-            )
+    """The counts of a stage that begins."""
+    rows, bad = (sum(getattr(record, name) for record in done.values()) for name in ("rows", "bad_rows"))
+    size = sum(sum(record.bytes.values()) for record in done.values())
+    return Counts(total, len(done), 0, rows, bad, size, earlier=len(done), earlier_rows=rows)
 
 
 def _failed(stage: Stage, failures: Mapping[str, Failure]) -> LocdistError:
@@ -245,10 +286,11 @@ def _failed(stage: Stage, failures: Mapping[str, Failure]) -> LocdistError:
     kinds = {"usage": UsageError, "data": DataError, "machine": MachineError}
     return kinds.get(failures[first].kind, LocdistError)(
         f"task {first!r} of stage {stage.name!r} to finish",
-        f"{failures[first].cause} [inputs {_inputs(task)}]{others}",
+        f"{failures[first].cause} [inputs {_inputs(stage, task)}]{others}",
         f"The traceback is in {ERRORS}/{stage.name}/{first}.txt; running the same again continues.",
     )
 
 
-def _inputs(task: Task) -> str:
-    return json.dumps(task.inputs, default=str)[:500]
+def _inputs(stage: Stage, task: Task) -> str:
+    reads = getattr(stage.function, "reads", None)
+    return str(reads(task)) if reads else json.dumps(task.inputs, default=str)[:500]

@@ -2,9 +2,15 @@
 
 import os
 import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from locdist.plan.plan import Resources
+
 CGROUP = Path("/sys/fs/cgroup")
+_ENVIRONMENT = threading.Lock()
 
 
 def cpus() -> int:
@@ -28,6 +34,32 @@ def gpus() -> int:
     """Devices that torch sees; 0 when nobody has loaded torch, for then nobody uses one."""
     torch = sys.modules.get("torch")
     return int(torch.cuda.device_count()) if torch else 0
+
+
+def resources(workers: int | None = None) -> Resources:
+    """All of it; more cores than there are where so many `workers` are wanted."""
+    return Resources(max(cpus(), workers or 1), gpus(), memory())
+
+
+def device(seat: int, gpus: float) -> str:
+    """The torch device of the task in a seat, where tasks take `gpus` devices each, or share one."""
+    return f"cuda:{int(seat * gpus)}" if gpus else "cpu"
+
+
+@contextmanager
+def environment(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Variables that processes see that are started in the body; with None, one that the body may set."""
+    with _ENVIRONMENT:  # it belongs to the whole process
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update({name: value for name, value in variables.items() if value is not None})
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    os.environ.pop(name, None)
+                else:
+                    os.environ[name] = value
 
 
 def _numbers(name: str) -> list[int]:

@@ -11,20 +11,17 @@ import pickle
 import signal
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing import connection
 from typing import Any
 
 from locdist.errors import LocdistError, MachineError, UsageError
+from locdist.execute import machine
 from locdist.execute.events import Failure
-from locdist.execute.threads import environment, keep_memory, limit_this_thread
+from locdist.execute.threads import keep_memory, limit_this_thread, variables
 from locdist.execute.worker import Finished, attempted, failure_of
 from locdist.plan.lock import UNGUARDED, WORKER, leave_if_imported
 from locdist.plan.plan import Attempt, Function, Task
 from locdist.plan.records import Record
-
-_SPAWNING = threading.Lock()  # the environment belongs to the whole process
 
 
 class Seat(ABC):
@@ -86,7 +83,7 @@ class ProcessSeat(Seat):
         context = multiprocessing.get_context("spawn")
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs,), daemon=True, name=WORKER)
-        with _SPAWNING, _with_environment(environment(self._threads)):
+        with machine.environment(variables(self._threads)):
             self._process.start()
         theirs.close()
         self._ready = self._told = False
@@ -110,7 +107,8 @@ class ProcessSeat(Seat):
         except (MachineError, UsageError) as error:
             return Finished(task, failure_of(error), 0.0)
         except (EOFError, OSError):
-            return Finished(task, Failure("machine", f"the worker process was lost: {self._ended()}"), 0.0)
+            cause = f"the worker process was lost: {self._ended()}"
+            return Finished(task, Failure("machine", cause, lost=True), 0.0)
 
     def close(self) -> None:
         self._closed = True  # the thread that serves us may still come with a task
@@ -182,18 +180,3 @@ def _end_with_parent() -> None:
     if parent is not None:
         connection.wait([parent.sentinel])
         os._exit(1)
-
-
-@contextmanager
-def _with_environment(variables: dict[str, str]) -> Iterator[None]:
-    """Variables that a process sees that is started in the body."""
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

@@ -20,16 +20,28 @@ What belongs to the process is restored when the run ends; what belongs to a wor
 """
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+
+from locdist.execute import machine
+
+DUPLICATE = "KMP_DUPLICATE_LIB_OK"
+with machine.environment({DUPLICATE: None}):
+    # threadpoolctl sets it where nobody has: then a second OpenMP runtime may hang, where it would abort and
+    # say why
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+Result = TypeVar("Result")
 
 VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
-def environment(threads: int) -> dict[str, str]:
+def variables(threads: int) -> dict[str, str]:
     """Variables for a process that has not loaded any library yet."""
     return {name: str(threads) for name in VARIABLES}
 
@@ -52,6 +64,15 @@ def process_limited(threads: int) -> Iterator[None]:
                 torch.set_num_threads(before)
 
 
+def limit_process(threads: int) -> None:
+    """Limit what is process-wide in a process that does nothing but tasks, for good."""
+    keep_memory()
+    threadpool_limits(threads, user_api="blas")
+    torch = sys.modules.get("torch")
+    if torch and torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+
+
 def keep_memory() -> None:
     """Have this process keep the memory of freed blocks of a few MB.
 
@@ -65,3 +86,39 @@ def keep_memory() -> None:
 def limit_this_thread(threads: int) -> None:
     """Limit OpenMP, and with it FAISS, for the calling worker thread; less than a millisecond."""
     threadpool_limits(threads, user_api="openmp")
+
+
+def openmp() -> list[tuple[str, str]]:
+    """The OpenMP runtimes that this process has loaded: their kind ("libgomp") and file."""
+    pools = (pool for pool in threadpool_info() if pool["user_api"] == "openmp")
+    return [(pool["prefix"], pool["filepath"]) for pool in pools]
+
+
+_HOLDING = threading.Lock()
+_LIMITS = ExitStack()  # of the process, as long as anybody computes alone
+_HOLDERS: list[int] = []
+
+
+def alone(call: Callable[[], Result]) -> Result:
+    """What `call` returns, computed in a thread of its own whose libraries start no others.
+
+    For workers of somebody else's engine, and for several calls at once in one process: the caller's thread
+    is as it was, and the last call that ends restores what belongs to the process.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_limited, call).result()
+
+
+def _limited(call: Callable[[], Result]) -> Result:
+    with _HOLDING:
+        if not _HOLDERS:
+            _LIMITS.enter_context(process_limited(1))
+        _HOLDERS.append(threading.get_ident())
+    try:
+        limit_this_thread(1)
+        return call()
+    finally:
+        with _HOLDING:
+            _HOLDERS.remove(threading.get_ident())
+            if not _HOLDERS:
+                _LIMITS.close()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import socket
 import threading
 import time
@@ -76,6 +77,7 @@ def perform(function: Function, task: Task, attempt: Attempt) -> Record:
     finally:
         peak = METER.stop(slot)
     record = replace(record, stage=attempt.stage, task=task.name, inputs=list(task.inputs))
+    attempt.check_wanted()
     record = sealed(attempt.folder, record, task.outputs, attempt.written)
     record = replace(record, host=socket.gethostname(), pid=os.getpid())
     record = replace(record, attempt=attempt.number, peak_memory=peak)
@@ -89,7 +91,7 @@ def failure_of(error: BaseException, folder: str = "") -> Failure:
     cause = str(error) if isinstance(error, LocdistError) else f"{type(error).__name__}: {error}"
     lasting = _lasting(error)
     if lasting:
-        cause = f"{lasting} while writing to {folder}: {cause}"
+        cause = f"{lasting}{_room(folder)} while writing to {folder}: {cause}"
     return Failure(_kind(error), cause, "".join(traceback.format_exception(error)), bool(lasting))
 
 
@@ -100,6 +102,15 @@ def _lasting(error: BaseException | None) -> str:
             return LASTING[error.errno]
         error = error.__cause__ or error.__context__
     return ""
+
+
+def _room(folder: str) -> str:
+    """How much of the disk of a folder is left, in words; empty where that is not known."""
+    try:
+        usage = shutil.disk_usage(folder)
+    except OSError:
+        return ""
+    return f" ({usage.free:,} of {usage.total:,} bytes are free)"
 
 
 def _kind(error: BaseException) -> str:

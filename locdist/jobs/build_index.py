@@ -10,7 +10,6 @@ index without one is unfinished.
 """
 
 import functools
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
@@ -30,23 +29,27 @@ from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.extent import Extent
-from locdist.jobs.indexing import AssignRows, PackShard, ProfileRows, Space, TrainLists, read_ipc
+from locdist.jobs.indexing import AssignRows, PackShard, ProfileRows, Space, TrainLists, profiles_of, read_ipc
 from locdist.jobs.request import (
     check_recall,
     each_file,
     inputs,
     ipc,
+    is_whole,
+    read_batches,
+    refuse_grown,
     rows_per_task,
     settled,
     snapshot,
     unsettle,
-    versions,
 )
-from locdist.jobs.support import Fitted, Recipe, late_error
+from locdist.jobs.support import Fitted, Recipe, damaged, late_error, switched
+from locdist.methods.method import plain
 from locdist.plan.cost import Estimate
 from locdist.plan.manifest import Manifest, claimed
-from locdist.plan.plan import Resources, Stage, Task, remaining
+from locdist.plan.plan import Resources, Stage, Task, holding, remaining
 from locdist.plan.records import Record
+from locdist.plan.versions import versions
 from locdist.search.build import SAMPLE_ROWS, Choice, check_lists, choose, shard_ranges
 from locdist.search.files import array
 from locdist.search.generation import Generation, open_index
@@ -74,9 +77,11 @@ class Options:
             raise UsageError(
                 "bad as 'raise' or 'drop'", repr(self.bad), "Say what happens to rows that cannot be used."
             )
-        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
+        if not (is_whole(self.seed) and 0 <= self.seed < 2**31):
             raise UsageError("seed, a whole number from 0 to 2^31 - 1", repr(self.seed), "0 is the default.")
         check_lists(self.codes, self.nlist)
+        for name in ("recall", "nlist", "seed"):
+            object.__setattr__(self, name, plain(getattr(self, name)))
 
 
 def build_index(
@@ -89,6 +94,7 @@ def build_index(
     bad: str = "raise",
     seed: int = 0,
     executor: Executor | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
     listener: Listener | None = None,
     command: str = "",
@@ -121,6 +127,8 @@ def build_index(
         Of the sample and of the k-means; from 0 to 2^31 − 1.
     executor : Executor, optional
         `ld.Local()` by default.
+    resources : Resources, optional
+        What each task needs: one core by default, and the memory that is predicted.
     overwrite : bool
         Replace what the folder holds.
     listener : callable, optional
@@ -145,9 +153,10 @@ def build_index(
     with claimed(folder, manifest, inputs(support.source), overwrite) as claim:
         if claim.resumed and folder.exists(MANIFEST):
             _sweep(folder)  # a driver that died last of all leaves it
+            refuse_grown(folder, claim.added)
             return open_index(folder.uri)
         support = replace(support, source=settled(support.source.without(claim.added), folder))
-        job = BuildIndex(folder, support, options)
+        job = BuildIndex(folder, support, options, resources, claim.notes)
         return run(job, executor or Local(), listener=listener, command=command)
 
 
@@ -165,6 +174,8 @@ class BuildIndex:
     folder: Store
     support: Dataset
     options: Options
+    resources: Resources | None = None
+    notes: tuple[str, ...] = ()
 
     def next_stage(self, records: Records) -> Stage | None:
         """Profile, train, assign, pack; each is planned from the records of those before."""
@@ -177,14 +188,11 @@ class BuildIndex:
     def finish(self, records: Records) -> Generation:
         """Write the lists and, last, the manifest; then drop what only the build needed."""
         packed = [record for _, record in sorted(records["pack"].items())]
-        lists = ipc(self._lists(packed))
+        lists = ipc(LISTS, self._lists(packed))
         self.folder.write(LISTS, lists)
-        source, recipe, space, choice = (
-            self.support.source,
-            self._recipe,
-            _space(records),
-            self._packed(records),
-        )
+        source, recipe = self.support.source, self._recipe
+        space, choice = _space(records), self._packed(records)
+        told = (damaged(source), switched(self._choice.codes, choice.codes), *self.notes)
         layout = Layout(
             rows=sum(record.rows for record in packed),
             width=recipe.key.width,
@@ -193,19 +201,15 @@ class BuildIndex:
             codes=choice.codes,
             center=space.center,
             scale=space.scale,
-            roles=recipe.roles.to_json(),
-            key=recipe.key.to_json(),
-            features=recipe.features.to_json() if recipe.features else None,
+            roles=recipe.roles,
+            key=recipe.key,
+            features=recipe.features,
             vocabulary=recipe.labels,
             recall=self.options.recall,
             shards=tuple(_shard(record) for record in packed),
             lists=ShardFile(LISTS, choice.nlist, len(lists), digest(lists)),
-            source={
-                "fingerprint": source.fingerprint,
-                "files": len(source.files),
-                **self.fitted.source(_late(records)[0], self._switched(records)),
-            },
-            versions=versions(),
+            source=self.fitted.indexed(source, _late(records)[0], told),
+            versions=dict(versions()),
         )
         self.folder.write(MANIFEST, layout.to_json())
         _sweep(self.folder)
@@ -223,30 +227,31 @@ class BuildIndex:
     def fitted(self) -> Fitted:
         """What all profiles say together, in the order of the partitions; only once they are complete."""
         texts = each_file(self.folder, self._files(PROFILE))
-        profiles = reduce(Profiles.merge, (Profiles.from_json(json.loads(text)) for text in texts))
+        profiles = reduce(Profiles.merge, (profiles_of(name, text) for name, text in texts))
         return Fitted.of(profiles.settled(), self.support.roles, self.options.bad)
 
     @functools.cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Rows [nlist] and radius [nlist] of each list over all runs; only once they are complete."""
         rows, radius = np.zeros(self._choice.nlist, np.int64), np.zeros(self._choice.nlist, np.float32)
-        for text in each_file(self.folder, self._files(COUNTS)):
-            batch = pa.ipc.open_file(pa.BufferReader(text)).get_batch(0)
+        for name, text in each_file(self.folder, self._files(COUNTS)):
+            (batch,) = read_batches(pa.BufferReader(text), name)
             rows += array(batch.column("rows"))
             np.maximum(radius, array(batch.column("radius")), out=radius)
         return rows, radius
 
     def _profile(self, records: Records) -> Stage:
-        narrow = self._chosen(1, 8)  # as if the key were as narrow as can be
+        narrow = self._chosen(self.support.rows, 1, 8)  # as if the key were as narrow as can be
         function = ProfileRows(self.support, SAMPLE_ROWS * max(narrow.nlist, 1024), self.options.seed)
         return self._over_rows("profile", function, Extent.of(self.support).profile, SAMPLE, PROFILE)
 
     def _train(self, records: Records) -> Stage:
         samples, lists = self._files(SAMPLE), self._lists_to_assign
         rows = min(self.support.rows, SAMPLE_ROWS * max(lists, 1024))
-        memory = Resources(memory=Extent.fitted(self._recipe).train(rows, lists).memory)
-        function = TrainLists(self._recipe, self._choice, self.options.seed)
-        return Stage("train", (Task("train", (TRAINED,), samples),), function, memory)
+        cost = Extent.fitted(self._recipe).train(rows, lists)
+        function, needs = TrainLists(self._recipe, self._choice, self.options.seed), cost.memory
+        tasks = (Task("train", (TRAINED,), samples),)
+        return Stage("train", tasks, function, holding(self.resources, needs), cost.formula)
 
     def _assign(self, records: Records) -> Stage:
         function = AssignRows(self.support, self._recipe, self._choice, _space(records), TRAINED)
@@ -265,7 +270,7 @@ class BuildIndex:
         choice = self._packed(records)
         largest = Extent.fitted(self._recipe).pack(max(task.rows for task in tasks), choice)
         function = PackShard(self._files(RUN), choice, _space(records))
-        return Stage("pack", tasks, function, Resources(memory=largest.memory))
+        return Stage("pack", tasks, function, holding(self.resources, largest.memory), largest.formula)
 
     def _over_rows(
         self, name: str, function: ProfileRows | AssignRows, cost: Callable[[int], Estimate], *outputs: str
@@ -275,7 +280,8 @@ class BuildIndex:
             Task(part, tuple(each.format(part) for each in outputs), (span.start, span.stop), span.rows)
             for part, span in self.spans.items()
         )
-        return Stage(name, tasks, function, Resources(memory=cost(max(task.rows for task in tasks)).memory))
+        most = cost(max(task.rows for task in tasks))
+        return Stage(name, tasks, function, holding(self.resources, most.memory), most.formula)
 
     def _files(self, kind: str) -> tuple[str, ...]:
         """The files of one kind, in the order of the partitions."""
@@ -287,25 +293,16 @@ class BuildIndex:
 
     @property
     def _choice(self) -> Choice:
-        return self._chosen(self._recipe.key.width, self._recipe.row_bytes)
+        return self._chosen(self.fitted.profile.good, self._recipe.key.width, self._recipe.row_bytes)
 
-    def _chosen(self, width: int, size: int) -> Choice:
-        """The kind of index for keys of `width` numbers in rows of `size` bytes."""
+    def _chosen(self, rows: int, width: int, size: int) -> Choice:
+        """The kind of index for so many rows of `size` bytes, with keys of `width` numbers."""
         options, metric = self.options, self.support.roles.metric
-        return choose(self.support.rows, width, size, metric, options.codes, options.nlist)
+        return choose(rows, width, size, metric, options.codes, options.nlist)
 
     def _packed(self, records: Records) -> Choice:
         """The choice as the sample left it."""
         return replace(self._choice, codes=records["train"]["train"].data["codes"])
-
-    def _switched(self, records: Records) -> str | None:
-        """A note where the sample changed the kind of the codes."""
-        chosen, packed = self._choice.codes, self._packed(records).codes
-        if chosen == packed:
-            return None
-        return (
-            f"codes are {packed}, not {chosen}: some keys lie very far out, and the others would lose digits"
-        )
 
     @property
     def _lists_to_assign(self) -> int:

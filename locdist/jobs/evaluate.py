@@ -5,7 +5,6 @@ is read from the queries that the manifest pinned: output row i is query i. Rows
 without a truth are counted and never scored as something they are not.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import reduce
@@ -17,11 +16,12 @@ import pyarrow as pa
 from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError, did_you_mean
-from locdist.jobs.asking.ask import REPORT
-from locdist.jobs.asking.places import Places, pinned_index
+from locdist.jobs.asking.places import Asked, Places, pinned_index
+from locdist.jobs.asking.report import REPORT, Reported
 from locdist.jobs.telling.scorers import Scored, Scorer, scorer
 from locdist.jobs.telling.scores import CLIP, ClassSums
 from locdist.jobs.telling.text import aligned, number, to_json
+from locdist.jobs.telling.verify import check_intact
 from locdist.plan.manifest import read_manifest
 
 
@@ -117,8 +117,9 @@ def evaluate(folder: str | Path, target: str | None = None, truth: Any = None) -
     """
     store = Store.at(folder)
     output = finished_output(store)
+    check_intact(store, [file.path for file in output.files])
     target = target or _target(store)
-    kept = read_manifest(store).request["keep"]
+    kept = Asked.of(read_manifest(store)).keep
     known = output if truth is None and target in kept else _truth(store, target, truth)
     _check_rows(output, known)
     answers = pa.schema([field for field in output.schema if field.name not in kept])
@@ -142,7 +143,7 @@ def finished_output(folder: Store) -> Source:
             f"{folder.uri}, of {manifest.kind}" + ("" if folder.exists(REPORT) else ", without a report"),
             "`locdist status` says how it stands and which command continues.",
         )
-    rows, found = json.loads(folder.read(REPORT))["rows"], source(folder.uri)
+    rows, found = Reported.read(folder).rows, source(folder.uri)
     if found.rows != rows:
         given = f"{found.rows:,} in {folder.uri}"
         raise DataError(f"the {rows:,} rows that the job wrote", given, "Run the same command again.")
@@ -159,12 +160,12 @@ def pinned_queries(folder: Store, remedy: str) -> Source:
 
 def _target(folder: Store) -> str:
     """The one target of the job."""
-    request = read_manifest(folder).request
-    roles = request.get("roles") or pinned_index(folder).layout.roles
-    if len(roles["target"]) != 1:
-        given = f"an index with {', '.join(roles['target']) or 'none'}"
+    asked = Asked.of(read_manifest(folder))
+    targets = (asked.roles or pinned_index(folder).layout.roles).target
+    if len(targets) != 1:
+        given = f"an index with {', '.join(targets) or 'none'}"
         raise UsageError("one target to evaluate", given, "Name the column of the truth (--target).")
-    return str(roles["target"][0])
+    return targets[0]
 
 
 def _truth(folder: Store, target: str, truth: Any) -> Source:
@@ -201,7 +202,7 @@ def _empty(rows: Source, columns: list[str]) -> pa.Table:
 
 def _check_rows(output: Source, known: Source) -> None:
     """With a limit the output is shorter than its queries; otherwise it must not be."""
-    limited = read_manifest(output.store).request.get("limit") if output.store else None
+    limited = Asked.of(read_manifest(output.store)).limit if output.store else None
     if known.rows < output.rows or (known.rows > output.rows and limited is None):
         raise DataError(
             f"a truth of {output.rows:,} rows, one for each row of the output in its order",

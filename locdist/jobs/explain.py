@@ -4,7 +4,6 @@ The query is asked again with everything that explains it, by the method, index 
 folder records; that the answer equals the stored one is part of the explanation.
 """
 
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,13 +20,13 @@ from locdist.data.columns import decoded
 from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.errors import UsageError, did_you_mean
-from locdist.jobs.asking.ask import PLAN
-from locdist.jobs.asking.places import pinned_index
+from locdist.jobs.asking.places import Asked, pinned_index
+from locdist.jobs.asking.tuning import Tuned
 from locdist.jobs.evaluate import finished_output, pinned_queries
 from locdist.jobs.predict import PredictRows, presentation
 from locdist.jobs.telling.explanation import Coefficient, Explanation, Neighbor
+from locdist.jobs.telling.verify import check_intact
 from locdist.local.answers import Answers
-from locdist.local.models import Linear
 from locdist.local.neighborhood import Neighborhood
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
@@ -63,6 +62,7 @@ def explain(folder: str | Path, row: int | None = None, id: Any = None) -> Expla
     """
     finished = _Finished(Store.at(folder))
     row = finished.find(row, id)
+    check_intact(finished.folder, [finished.output.locate(row)[0]])
     (stored,) = next(finished.output.read(row, row + 1)).to_pylist()
     return _Retold(finished, row, finished.answers(row), stored).explanation
 
@@ -87,19 +87,18 @@ class _Finished:
 
     @cached_property
     def method(self) -> Method:
-        return named(self.manifest.request["method"])
+        return named(Asked.of(self.manifest).method)
 
     @cached_property
     def index(self) -> Generation:
         """The index that the job used; DataError when there is another one in its place."""
-        nprobe = json.loads(self.folder.read(PLAN))["nprobe"]
-        return pinned_index(self.folder).probing(nprobe)
+        return pinned_index(self.folder).probing(Tuned.read(self.folder).nprobe)
 
     @cached_property
     def question(self) -> PredictRows:
         """The job's question, with all that explains its answers."""
-        linear = isinstance(self.method.layer.model, Linear)
-        extras = ("spread", "effective", *(("coefficients",) if linear else ()))
+        slopes = self.method.layer.model.slopes
+        extras = ("spread", "effective", *(("coefficients",) if slopes else ()))
         return PredictRows(
             source=pinned_queries(
                 self.folder, "Write them to a file and predict that, or ask predict itself (explain=)."
@@ -127,8 +126,8 @@ class _Finished:
         return row
 
     def _row_of(self, id: Any) -> int:
-        name, kept = self.index.layout.roles["id"], self.manifest.request["keep"]
-        if name not in kept:
+        name, kept = self.index.layout.roles.id, Asked.of(self.manifest).keep
+        if name is None or name not in kept:
             listed = ", ".join(kept) or "no kept column"
             given = "no id column in the index" if name is None else f"{listed} without {name!r}"
             raise UsageError("the id column in the output", given, "Give the number of the row (--row).")

@@ -11,7 +11,7 @@ from locdist.data.dataset import Dataset
 from locdist.data.schema import plain, row_bytes
 from locdist.jobs.indexing import BATCH_ROWS
 from locdist.jobs.support import Recipe
-from locdist.plan.cost import Estimate, assign_cost, pack_cost
+from locdist.plan.cost import Estimate, assign_cost, pack_cost, train_cost
 from locdist.search.build import Choice, choose
 
 KMEANS = 10  # iterations
@@ -52,11 +52,11 @@ class Extent:
         """A task that profiles `rows` rows, a batch at a time."""
         batch = assign_cost(min(rows, BATCH_ROWS), self.width, 0, self.other)
         whole = assign_cost(rows, self.width, 0, self.other)
-        return replace(whole, memory=batch.memory, formula=batch.formula)
+        return replace(whole, memory=batch.memory, formula=batch.formula, written=0)
 
     def train(self, rows: int, nlist: int) -> Estimate:
         """The task that clusters a sample of `rows` rows."""
-        return self.assign(rows, KMEANS * nlist)
+        return train_cost(rows, self.width, nlist, KMEANS, self.other)
 
     def assign(self, rows: int, nlist: int) -> Estimate:
         """A task that assigns `rows` rows to lists, of which an exact index has 0."""

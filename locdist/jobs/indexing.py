@@ -1,8 +1,7 @@
 """What the tasks of `build_index` do: frozen functions, small enough to travel to any worker."""
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from locdist.data.artefacts import packed, unpacked
 from locdist.data.columns import vectors
 from locdist.data.dataset import Dataset
 from locdist.data.lengths import Profiles
 from locdist.data.source import Span
 from locdist.data.store import Store
 from locdist.errors import DataError
-from locdist.jobs.request import write_ipc
+from locdist.jobs.request import read_batches, rows_told, write_ipc
 from locdist.jobs.support import Recipe
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
@@ -28,12 +28,24 @@ BATCH_ROWS = 65_536
 
 
 @dataclass(frozen=True)
+class Profiled:
+    """The file of a profile: the name that it was written under, and what it says."""
+
+    name: str
+    profiles: Profiles
+
+
+@dataclass(frozen=True)
 class ProfileRows:
     """Profile a span of the support, and keep a seeded sample of about `wanted` of all its rows."""
 
     support: Dataset
     wanted: int
     seed: int
+
+    def reads(self, task: Task) -> str:
+        """What a task reads, in words."""
+        return rows_told(self.support.source, *task.inputs)
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """Outputs: the sampled rows as they came, and the profile."""
@@ -47,9 +59,9 @@ class ProfileRows:
             kept.append(table.filter(pa.array(build.sampled(numbers, self.wanted, source.rows, self.seed))))
             first += table.num_rows
         with attempt.writer(task.outputs[0]) as sink:
-            write_ipc(sink, _one_batch(pa.concat_tables(kept)))
+            write_ipc(sink, task.outputs[0], _one_batch(pa.concat_tables(kept)))
         with attempt.writer(task.outputs[1]) as sink:
-            sink.write(json.dumps(profile.to_json()).encode())
+            sink.write(packed(asdict(Profiled(task.outputs[1], profile))))
         settled = profile.settled()
         return Record(rows=settled.rows, bad_rows=settled.rows - settled.good)
 
@@ -82,7 +94,7 @@ class TrainLists:
             points = ((keys - center) * scale).astype(np.float32)
             trained = {"centroid": vectors(train(points, self.choice.nlist, self.seed))}
         with attempt.writer(task.outputs[0]) as sink:
-            write_ipc(sink, pa.RecordBatch.from_pydict(trained))
+            write_ipc(sink, task.outputs[0], pa.RecordBatch.from_pydict(trained))
         return Record(rows=len(keys), data={"codes": codes, "center": center.tolist(), "scale": scale})
 
 
@@ -109,6 +121,10 @@ class AssignRows:
     space: Space
     trained: str
 
+    def reads(self, task: Task) -> str:
+        """What a task reads, in words."""
+        return rows_told(self.support.source, *task.inputs)
+
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """Outputs: the run, and how many rows and what radius each list has in it. The record's data counts
         the rows that the profile took for good, and names the first.
@@ -123,7 +139,7 @@ class AssignRows:
         run, counts = build.run(columns, lists, self.choice.nlist, radii)
         for name, batches in zip(task.outputs, (build.pieces(run), [counts]), strict=True):
             with attempt.writer(name) as sink:
-                write_ipc(sink, *batches)
+                write_ipc(sink, name, *batches)
         told = {"late": len(late), "first": int(late[0]) if len(late) else None}
         return Record(rows=stop - start, bad_rows=stop - start - run.num_rows, data=told)
 
@@ -162,21 +178,20 @@ class PackShard:
         if kind is not None and not (kind == np.float32 and keys.dtype == kind):
             shard = shard.append_column("codes", vectors(self.space.codes(keys).astype(kind)))
         with attempt.writer(task.outputs[0]) as sink:
-            write_ipc(sink, shard)
+            write_ipc(sink, task.outputs[0], shard)
         return Record(rows=shard.num_rows, data={"lists": [first, last]})
 
 
 def read_ipc(folder: Store, name: str) -> pa.RecordBatch:
     """The one batch of an Arrow file, mapped where it can be."""
     with folder.open(name, mmap=True) as stream:
-        return pa.ipc.open_file(stream).get_batch(0)
+        return read_batches(stream, name)[0]
 
 
 def _read_lists(folder: Store, name: str, first: int, last: int) -> list[pa.RecordBatch]:
     """The batches of a run that hold lists [first, last), mapped where they can be."""
     with folder.open(name, mmap=True) as stream:
-        reader = pa.ipc.open_file(stream)
-        return [reader.get_batch(number) for number in build.overlapping(reader.schema, first, last)]
+        return read_batches(stream, name, lambda schema: build.overlapping(schema, first, last))
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:
@@ -188,3 +203,12 @@ def _quantiles(ties: pa.Array, parts: int) -> pa.Array:
     """The `parts` − 1 values that cut a sample into equal parts."""
     ordered = ties.take(pc.sort_indices(ties))
     return ordered.take(pa.array([len(ties) * cut // parts for cut in range(1, parts)], pa.int64()))
+
+
+def profiles_of(name: str, text: bytes) -> Profiles:
+    """What a task of the profile wrote."""
+    remedy = "Delete that file and run the same command again, which writes it again."
+    told = unpacked(Profiled, text, "a profile as it was written", name, remedy)
+    if told.name != name:
+        raise DataError(f"a profile that was written as {name!r}", f"one written as {told.name!r}", remedy)
+    return told.profiles

@@ -17,8 +17,10 @@ from locdist.jobs.asking.block import STATUS, Block, statuses
 from locdist.jobs.asking.present import id_distance
 from locdist.jobs.asking.questions import Ask
 from locdist.jobs.asking.report import Report
+from locdist.jobs.request import is_whole
 from locdist.local.answers import Status
 from locdist.plan.cost import Solve
+from locdist.plan.plan import Resources
 from locdist.search.generation import Generation, open_index
 
 
@@ -64,6 +66,7 @@ def neighbors(
     limit: int | None = None,
     max_bad: float | None = None,
     executor: Executor | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
     listener: Listener | None = None,
     command: str = "",
@@ -74,7 +77,8 @@ def neighbors(
     Parameters
     ----------
     index : Generation or path
-    queries, out, keep, recall, limit, max_bad, executor, overwrite, listener, command
+    queries, out, keep, recall, limit, max_bad, executor, resources, overwrite, listener,
+    command
         As in `predict`.
     k : int
         Neighbors of each query, 1 to the rows of the support.
@@ -85,7 +89,7 @@ def neighbors(
         A table when `out` is None. Distances are true distances; for the metric "ip", inner products.
     """
     request, question = asked(index, queries, k, keep, recall)
-    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    running = Running(executor, resources, overwrite, limit, max_bad, listener, command)
     if out is None:
         return ask_here(request, question, running)
     return ask(request, lambda folder, source: replace(question, source=source), out, running)
@@ -100,12 +104,12 @@ def asked(
 ) -> tuple[Request, FindRows]:
     """What `neighbors` runs and `plan` describes: the request pinned, and the question of its tasks."""
     index = index if isinstance(index, Generation) else open_index(index)
-    if not 1 <= k <= index.layout.rows:
+    if not (is_whole(k) and 1 <= k <= index.layout.rows):
         raise UsageError(
-            f"k from 1 to the {index.layout.rows} rows of the index", str(k), "Choose another k."
+            f"k from 1 to the {index.layout.rows} rows of the index", repr(k), "Choose another k."
         )
     source = queries_of(queries)
-    question = FindRows(source=source, index=index, keep=kept(keep, source, index.layout.roles["id"]), k=k)
+    question = FindRows(source=source, index=index, keep=kept(keep, source, index.layout.roles.id), k=k)
     choices = {"index": index.fingerprint, "keep": question.keep}
     target = index.layout.recall if recall is None else recall
     return Request("neighbors", source, k, choices, target, (index.folder,)), question

@@ -1,6 +1,8 @@
-"""`plan`: what a job would run and why. It reads footers and manifests and writes nothing."""
+"""`plan`: what a job would run and why. It reads footers and manifests, starts no workers and writes nothing.
 
-import json
+All take `executor` or `workers` (tasks at a time, on however many machines) to say how long it would take.
+"""
+
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,18 +12,22 @@ from typing import Any
 from locdist.data.dataset import Dataset
 from locdist.data.source import Source
 from locdist.data.store import Store
+from locdist.errors import UsageError
+from locdist.execute.contract import Executor
 from locdist.execute.local import Local
+from locdist.execute.machine import cpus
 from locdist.jobs import neighbors as near
 from locdist.jobs import predict as answers
 from locdist.jobs import transform as itself
-from locdist.jobs.asking.ask import PLAN, Request, Running, search_of, spans_of, stage_of
+from locdist.jobs.asking.ask import Request, Running, search_of, spans_of, stage_of
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.questions import Ask
-from locdist.jobs.asking.tuning import AUDITED, TUNED
+from locdist.jobs.asking.tuning import AUDITED, PLAN, TUNED, Tuned
 from locdist.jobs.build_index import BuildIndex, Options, requested
 from locdist.jobs.extent import Extent
-from locdist.jobs.request import column_bytes, inputs
+from locdist.jobs.request import column_bytes, inputs, is_whole
 from locdist.jobs.telling.outlook import (
+    IndexPlan,
     JobPlan,
     StagePlan,
     ask_stage,
@@ -30,15 +36,18 @@ from locdist.jobs.telling.outlook import (
 )
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
-from locdist.plan.cost import Search, predict_cost
+from locdist.plan.cost import MEASURED, Search, Solve
 from locdist.plan.manifest import MANIFEST, Claim, Manifest, check_folder, check_overwrite, compared
 from locdist.plan.plan import Resources, remaining
 from locdist.plan.records import Record, history
-from locdist.search.generation import Generation
+from locdist.search.generation import Generation, open_index
 from locdist.search.layout import MANIFEST as INDEX_MANIFEST
 
 Records = Mapping[str, Mapping[str, Record]]
 LATER = "chosen on a sample of the queries when the run starts"
+PASSES = 6  # over the rows, in seconds, measured: some queries are compared again until they are certain
+STARTING = {"Ray": 8.0, "Dask": 5.0}  # seconds of a cluster on this machine; of processes, below
+IMPORTING = 3.0  # seconds of a process to import torch, FAISS and Arrow, one on each core
 
 
 def plan_index(
@@ -50,7 +59,8 @@ def plan_index(
     nlist: int | None = None,
     bad: str = "raise",
     seed: int = 0,
-    executor: Local | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `build_index` would run with the same arguments; raises what that would refuse before any work."""
@@ -66,8 +76,8 @@ def plan_index(
         **_size(support.source),
         choices=index_choices(support, options),
         stages=() if finished else _building(support, folder, options, records),
-        workers=_workers(executor),
         notes=claim.notes,
+        **_hands(executor, workers),
     )
 
 
@@ -82,13 +92,14 @@ def plan_predict(
     explain: int = 0,
     recall: float | None = None,
     limit: int | None = None,
-    executor: Local | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `predict` would run with the same arguments; raises what that would refuse before any work."""
     request, question = answers.asked(method, index, queries, keep, extras, explain, recall)
     choices = {"method": _told(question.method)}
-    return _asking(request, question, out, limit, executor, overwrite, choices)
+    return _asking(request, question, out, limit, _hands(executor, workers), overwrite, choices)
 
 
 def plan_neighbors(
@@ -100,12 +111,13 @@ def plan_neighbors(
     keep: str | Sequence[str] | None = None,
     recall: float | None = None,
     limit: int | None = None,
-    executor: Local | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `neighbors` would run with the same arguments; raises what that would refuse before any work."""
     request, question = near.asked(index, queries, k, keep, recall)
-    return _asking(request, question, out, limit, executor, overwrite, {"k": str(k)})
+    return _asking(request, question, out, limit, _hands(executor, workers), overwrite, {"k": str(k)})
 
 
 def plan_transform(
@@ -120,7 +132,8 @@ def plan_transform(
     recall: float = 0.99,
     codes: str | None = None,
     limit: int | None = None,
-    executor: Local | None = None,
+    executor: Executor | None = None,
+    workers: int | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `transform` would run with the same arguments: its index first, then every row of the support."""
@@ -131,6 +144,7 @@ def plan_transform(
     below = folder.child(INDEX)
     built = state == "continues" and below.exists(INDEX_MANIFEST)
     done = history(below).records if state == "continues" else {}
+    building = () if built else _building(support, below, options, done)
     extent, rows = Extent.of(support), Running(limit=limit).rows(support.source)
     choice = extent.choice(support, codes)
     lists = 0 if choice.codes == "exact" else choice.nlist
@@ -146,9 +160,11 @@ def plan_transform(
         state=state,
         **_size(support.source),
         choices={"method": _told(chosen), **index_choices(support, options)},
-        stages=(*(() if built else _building(support, below, options, done)), asking),
-        workers=_workers(executor),
+        stages=(*building, asking),
         notes=claim.notes,
+        index=_opened(open_index(below.uri)) if built else _to_build(building[-1], folder),
+        tuning=_tuning(Search(support.rows), solve) if lists else 0.0,
+        **_hands(executor, workers),
     )
 
 
@@ -157,7 +173,7 @@ def _asking(
     question: Ask,
     out: str | Path,
     limit: int | None,
-    executor: Local | None,
+    hands: dict[str, Any],
     overwrite: bool,
     choices: dict[str, str],
 ) -> JobPlan:
@@ -166,7 +182,7 @@ def _asking(
     state, records, claim = _standing(folder, request.manifest(limit), taken, overwrite)
     source = source.without(claim.added)
     question = replace(question, source=source)
-    nprobe = json.loads(folder.read(PLAN))["nprobe"] if state == "continues" and folder.exists(PLAN) else None
+    nprobe = Tuned.read(folder).nprobe if state == "continues" and folder.exists(PLAN) else None
     search = search_of(index.probing(nprobe or 0))
     stage = stage_of(request.kind, question, Running(limit=limit).rows(source))
     remaining(stage, records)  # refuses what another version planned
@@ -180,19 +196,25 @@ def _asking(
         **_size(source),
         choices={**choices, "nprobe": how, "recall": f"{request.recall:g} wanted"},
         stages=(asking,),
-        workers=_workers(executor),
-        notes=(*claim.notes, *_tuning(question, nprobe)),
+        notes=claim.notes,
+        index=_opened(index),
+        tuning=0.0 if index.exact or nprobe else _tuning(Search(index.layout.rows), question.work),
+        **hands,
     )
 
 
-def _tuning(question: Ask, nprobe: int | None) -> tuple[str, ...]:
-    """What the driver does before the first task."""
-    if question.index.exact or nprobe:
-        return ()
-    scan = Search(question.index.layout.rows)
-    cost = predict_cost(TUNED + AUDITED, TUNED + AUDITED, scan, question.work)
-    what = f"{TUNED + AUDITED} of the queries are compared with all rows, to tune and to audit the search"
-    return (f"before the first task {what}: about {cost.seconds / _workers(None):,.1f} s",)
+def _opened(index: Generation) -> IndexPlan:
+    sizes = index.layout.sizes
+    return IndexPlan(sum(sizes.values()), len(sizes), Store.at(index.folder).local is None)
+
+
+def _to_build(pack: StagePlan, folder: Store) -> IndexPlan:
+    return IndexPlan(pack.written, pack.tasks + 1, folder.local is None)
+
+
+def _tuning(scan: Search, work: Solve) -> float:
+    """Seconds of the driver, on all its cores, to compare a sample of the queries with all rows."""
+    return PASSES * scan.seconds(TUNED + AUDITED, work.d) / cpus() + MEASURED.task
 
 
 def _building(support: Dataset, folder: Store, options: Options, records: Records) -> tuple[StagePlan, ...]:
@@ -229,10 +251,24 @@ def _told(method: Method) -> str:
     return f"{method.name} " + " ".join(f"{name}={value}" for name, value in method.parameters)
 
 
-def _size(source: Source) -> dict[str, int]:
+def _size(source: Source) -> dict[str, Any]:
     files = source.files
     return {"files": len(files), "rows": source.rows, "volume": sum(file.size for file in files)}
 
 
-def _workers(executor: Local | None) -> int:
-    return (executor or Local()).slots(Resources())
+def _hands(executor: Executor | None, workers: int | None) -> dict[str, Any]:
+    """How many tasks run at a time, and the seconds until they can."""
+    if workers is not None and not (is_whole(workers) and workers >= 1):
+        raise UsageError("workers, at least 1", repr(workers), "Leave it out for the cores of this machine.")
+    executor = executor or Local()
+    count = workers or _slots(executor)
+    if isinstance(executor, Local):
+        return {"workers": count, "starting": IMPORTING * max(1, count / cpus()) * executor.processes}
+    return {"workers": count, "starting": STARTING.get(type(executor).__name__, 0.0)}
+
+
+def _slots(executor: Executor) -> int:
+    """Tasks at a time, as far as that is known without asking a cluster."""
+    if isinstance(executor, Local):
+        return executor.slots(Resources())
+    return getattr(executor, "workers", None) or cpus()

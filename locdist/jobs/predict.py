@@ -20,6 +20,7 @@ from locdist.jobs.asking.report import Report
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.plan.cost import Solve
+from locdist.plan.plan import Resources
 from locdist.search.generation import Generation, open_index
 
 
@@ -60,7 +61,9 @@ class PredictRows(Ask):
         counted = self.truth is not None and not layer.leave_one_out  # a row has a weight in its own answer
         want = shown.want | {"neighbors"} if counted else shown.want
         own = block.rows if self.own and layer.leave_one_out else None
-        answers = layer(self.index, block.queries, block.features, own=own, bad=block.bad, want=want)
+        answers = layer(
+            self.index, block.queries, block.features, own=own, bad=block.bad, want=want, device=block.device
+        )
         sums = {} if self.truth is None else residuals(block, answers, self.truth, self.index)
         return shown.table(answers, self.index), sums
 
@@ -78,6 +81,7 @@ def predict(
     limit: int | None = None,
     max_bad: float | None = None,
     executor: Executor | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
     listener: Listener | None = None,
     command: str = "",
@@ -114,7 +118,10 @@ def predict(
     max_bad : float or int, optional
         Bad queries allowed: a share below 1, or a number.
     executor : Executor, optional
-        `ld.Local()` by default.
+        `ld.Local()` by default; `ld.Ray()`, `ld.Dask()`.
+    resources : Resources, optional
+        What each task needs: `ld.Resources(cpus=2, gpus=0.5)`. One core by default, and the memory that is
+        predicted. With `gpus` models are solved on the device that the task is given.
     overwrite : bool
         Replace what the output folder holds.
     listener : callable, optional
@@ -134,7 +141,7 @@ def predict(
     UsageError, DataError, MachineError, TooManyBadRows
     """
     request, question = asked(method, index, queries, keep, extras, explain, recall)
-    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    running = Running(executor, resources, overwrite, limit, max_bad, listener, command)
     if out is None:
         return ask_here(request, question, running)
     return ask(request, lambda folder, source: replace(question, source=source), out, running)
@@ -155,7 +162,7 @@ def asked(
     source = queries_of(queries)
     check(chosen, index)
     question = PredictRows(
-        source=source, index=index, keep=kept(keep, source, index.layout.roles["id"]), method=chosen,
+        source=source, index=index, keep=kept(keep, source, index.layout.roles.id), method=chosen,
         presentation=presentation(chosen, index, extras, explain),
     )  # fmt: skip
     choices = {
@@ -171,8 +178,8 @@ def asked(
 
 def work(method: Method, width: int, features: int, want: frozenset[str]) -> Solve:
     """What a method solves for each query."""
-    linear = "features" in method.layer.needs
-    return Solve(method.layer.k, width, features if linear else 0, want=want)
+    k = method.layer.k
+    return Solve(k, width, method.layer.model.columns(k, features), want=want)
 
 
 def check(method: Method, index: Generation, own: bool = False) -> None:
@@ -189,18 +196,18 @@ def check(method: Method, index: Generation, own: bool = False) -> None:
     if "codes" in layer.needs and index.vocabulary is None:
         raise UsageError(
             f"a single target of classes for {method.name}",
-            f"targets {layout.roles['target']}",
+            f"targets {list(layout.roles.target)}",
             "Build the index with one target of strings, integers or booleans.",
         )
     if "targets" in layer.needs and not index.numeric:
         raise UsageError(
             f"a target of numbers for {method.name}",
-            f"targets {layout.roles['target'] or 'none'}",
-            "Name a numeric target, or vote on classes with local-vote.",
+            f"targets {list(layout.roles.target) or 'none'}",
+            "Name a numeric target, or predict classes with local-vote or local-logistic.",
         )
 
 
 def presentation(method: Method, index: Generation, extras: Sequence[str], explain: int) -> Presentation:
     """The output columns of a method on an index."""
     classes = index.vocabulary if "codes" in method.layer.needs else None
-    return Presentation(tuple(index.layout.roles["target"]), classes, tuple(extras), explain, index.id_type)
+    return Presentation(index.layout.roles.target, classes, tuple(extras), explain, index.id_type)

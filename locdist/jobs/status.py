@@ -1,114 +1,32 @@
 """`status`: how a folder stands, from the folder alone; it reads and changes nothing.
 
-Commit records say what is finished, `status.json` what the last run did, files of failed attempts why.
+Commit records say what is finished, `status.json` what the last run did and, while it runs, how far it is,
+files of failed attempts why, the lock who runs it, the log what happened last.
 """
 
-import json
 import socket
 import time
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from locdist.data.store import Store
-from locdist.errors import MachineError, TooManyBadRows
-from locdist.jobs.asking.ask import REPORT
+from locdist.execute.log import last_events
 from locdist.jobs.asking.places import INDEX
-from locdist.jobs.telling.text import aligned, to_json
+from locdist.jobs.asking.report import REPORT, Reported
+from locdist.jobs.telling.standing import FailedTask, FolderStatus, StageState
 from locdist.jobs.telling.verify import altered
-from locdist.plan.lock import held
+from locdist.plan.lock import Holder, held, holder
 from locdist.plan.manifest import read_manifest
-from locdist.plan.records import ERRORS, History, history
+from locdist.plan.records import ERRORS, Record, committed, history
 from locdist.plan.status import Counts, RunStatus, read_status
 from locdist.search.generation import open_index
 from locdist.search.layout import MANIFEST
 from locdist.search.summary import Summary
 
 SILENT = 60.0  # seconds without a word after which a driver on another machine counts as dead
-
-
-@dataclass(frozen=True)
-class StageState:
-    """One stage: tasks finished of `total` (None before it was planned), rows of the finished ones."""
-
-    name: str
-    finished: int
-    total: int | None
-    rows: int
-    bad_rows: int
-
-
-@dataclass(frozen=True)
-class FailedTask:
-    """A task that is not finished, and the cause of its last failure."""
-
-    stage: str
-    task: str
-    cause: str
-
-
-@dataclass(frozen=True)
-class FolderStatus:
-    """How a folder stands.
-
-    Parameters
-    ----------
-    folder, kind : str
-        The verb that fills it.
-    state : {"finished", "running", "stopped", "failed", "died", "damaged", "not started"}
-        "died": it was running and its driver is gone. "damaged": finished once, and
-        outputs are missing or changed now.
-    exit_code : int or None
-        What the last run ended with.
-    message : str
-        The error of the last run.
-    stages : tuple of StageState
-    failures : tuple of FailedTask
-    dropped : tuple of str
-        Finished tasks whose outputs are missing or were changed: they run again.
-    command : str
-        The command that continues; empty when nobody said.
-    notes : tuple of str
-        What a finished folder holds.
-    index : Summary or None
-        Of an index that is finished.
-    """
-
-    folder: str
-    kind: str
-    state: str
-    exit_code: int | None = None
-    message: str = ""
-    stages: tuple[StageState, ...] = ()
-    failures: tuple[FailedTask, ...] = ()
-    dropped: tuple[str, ...] = ()
-    command: str = ""
-    notes: tuple[str, ...] = ()
-    index: Summary | None = None
-
-    @property
-    def code(self) -> int:
-        """What `locdist status` exits with: the exit code of the last run, 4 when it died or its outputs are
-        damaged, 0 while it is running or before it starts.
-        """
-        return MachineError.exit_code if self.state in ("died", "damaged") else self.exit_code or 0
-
-    def to_json(self) -> bytes:
-        """The status as JSON."""
-        return to_json(asdict(self))
-
-    def __str__(self) -> str:
-        bad = self.state == "finished" and self.exit_code == TooManyBadRows.exit_code
-        state = f"{self.state}, with too many bad rows" if bad else self.state
-        lines = [f"{self.folder}: {self.kind}, {state}", *([str(self.index)] if self.index else [])]
-        lines += self.notes
-        lines += [self.message] if self.message else []
-        told = [_cells(stage) for stage in self.stages]
-        lines += aligned([("stage", "tasks", "rows", "bad rows"), *told]) if told else []
-        lines += [f"failed: {each.task} of {each.stage}: {each.cause}" for each in self.failures]
-        lines += [f"to run again: {each}" for each in self.dropped]
-        if self.state not in ("finished", "running"):
-            lines.append(f"to continue: {self.command or 'run the same command again'}")
-        return "\n".join(lines)
+FAILURES = 100  # whose causes are read
+EVENTS = 20
 
 
 def status(folder: str | Path, verify: bool = False) -> FolderStatus:
@@ -140,32 +58,21 @@ def status(folder: str | Path, verify: bool = False) -> FolderStatus:
 
 
 def _standing(store: Store) -> FolderStatus:
-    kind, run = read_manifest(store).kind, read_status(store)
+    kind, run, who = read_manifest(store).kind, read_status(store), holder(store)
     if kind == "build-index" and store.exists(MANIFEST):
         return _index(store, kind)
     if kind == "transform" and run is None and store.child(INDEX).exists("_locdist/manifest.json"):
-        return replace(_standing(store.child(INDEX)), folder=store.uri, kind="transform, its index")
-    past = history(store)
-    told = FolderStatus(
-        store.uri,
-        kind,
-        _state(store, run, past),
-        stages=_stages(run, past),
-        failures=_failures(store, past),
-        dropped=tuple(f"{each.task} of {each.stage}, {each.reason}" for each in past.dropped),
-        notes=_report(store),
-    )
-    if run is None:
-        return told
-    return replace(told, exit_code=run.exit_code, message=run.message, command=run.command)
+        return _below(store, who)
+    told = FolderStatus(store.uri, kind, _state(store, run, who), notes=_report(store))
+    told = replace(told, events=tuple(last_events(store, EVENTS)))
+    told = _running(store, told, run, who) if told.state == "running" else _resting(store, told, run)
+    return replace(told, command=run.command, audit=run.audit) if run else told
 
 
-def _state(folder: Store, run: RunStatus | None, past: History) -> str:
-    if run is None:
-        return "not started"
-    if run.state == "running" and not _alive(folder, run):
-        return "died"
-    return "damaged" if run.state == "finished" and past.dropped else run.state
+def _state(folder: Store, run: RunStatus | None, who: Holder | None) -> str:
+    if run is None or run.state in ("stopped", "failed"):  # or a driver prepares the next run
+        return "running" if who else run.state if run else "not started"
+    return "died" if run.state == "running" and not _alive(folder, run) else run.state
 
 
 def _alive(folder: Store, run: RunStatus) -> bool:
@@ -177,43 +84,86 @@ def _alive(folder: Store, run: RunStatus) -> bool:
     return held(folder)
 
 
-def _stages(run: RunStatus | None, past: History) -> tuple[StageState, ...]:
-    """Every stage that was planned or has records."""
+def _running(folder: Store, told: FolderStatus, run: RunStatus | None, who: Holder | None) -> FolderStatus:
+    """As the driver counts: reading a record for each task would take longer than they take."""
+    if run is None or run.state != "running":
+        message = "its driver prepares the first task"
+        return replace(told, message=message, runner=who)
+    stages = tuple(_counted(name, counts, run.updated) for name, counts in run.stages.items())
+    runner = who or Holder(run.host, run.pid, run.updated)
+    return replace(told, stages=stages, failures=_failures(folder, None), runner=runner)
+
+
+def _resting(folder: Store, told: FolderStatus, run: RunStatus | None) -> FolderStatus:
+    """As the records say."""
+    past = history(folder)
     planned = dict(run.stages) if run else {}
-    return tuple(_stage(name, past, planned.get(name)) for name in dict.fromkeys([*planned, *past.records]))
+    return replace(
+        told,
+        state="damaged" if told.state == "finished" and past.dropped else told.state,
+        exit_code=run.exit_code if run else None,
+        message=run.message if run else "",
+        stages=tuple(
+            _stage(name, past.records.get(name, {}), planned.get(name))
+            for name in dict.fromkeys([*planned, *past.records])
+        ),
+        failures=_failures(folder, past.records),
+        dropped=tuple(f"{each.task} of {each.stage}, {each.reason}" for each in past.dropped),
+    )
 
 
-def _stage(name: str, past: History, counts: Counts | None) -> StageState:
-    done = past.records.get(name, {}).values()
+def _counted(name: str, counts: Counts, now: float) -> StageState:
+    """A stage as the driver counts it."""
+    told = StageState(
+        name, counts.finished, counts.total, counts.rows, counts.bad_rows, counts.bytes, counts.retried
+    )
+    fresh, seconds = counts.finished - counts.earlier, now - counts.began
+    if not (counts.began and fresh and counts.finished < counts.total and seconds > 0):
+        return told
+    speed = (counts.rows - counts.earlier_rows) / seconds
+    return replace(told, speed=speed, left=seconds * (counts.total - counts.finished) / fresh)
+
+
+def _stage(name: str, records: Mapping[str, Record], counts: Counts | None) -> StageState:
+    done = records.values()
     rows, bad = sum(record.rows for record in done), sum(record.bad_rows for record in done)
-    return StageState(name, len(done), counts.total if counts else None, rows, bad)
+    size = sum(sum(record.bytes.values()) for record in done)
+    total, retried = (counts.total, counts.retried) if counts else (None, 0)
+    return StageState(name, len(done), total, rows, bad, size, retried)
 
 
-def _failures(folder: Store, past: History) -> tuple[FailedTask, ...]:
-    """Tasks with a failed attempt and without a record."""
-    found = []
+def _failures(folder: Store, records: Mapping[str, Mapping[str, Record]] | None) -> tuple[FailedTask, ...]:
+    """Tasks with a failed attempt and without a record; where nobody has read the records, each is asked
+    for.
+    """
+    found: list[FailedTask] = []
     for file in folder.files(ERRORS):
+        if len(found) == FAILURES:
+            break
         stage, task = file.path.removeprefix(ERRORS + "/").removesuffix(".txt").split("/")
-        if task not in past.records.get(stage, {}):
+        done = committed(folder, stage, task) if records is None else records.get(stage, {}).get(task)
+        if done is None:
             _, cause, *_ = [*folder.read(file.path).decode().splitlines(), "", ""]
             found.append(FailedTask(stage, task, cause))
     return tuple(found)
 
 
+def _below(folder: Store, who: Holder | None) -> FolderStatus:
+    """A `transform` that has not come to its own tasks: its index."""
+    told = replace(_standing(folder.child(INDEX)), folder=folder.uri, kind="transform, its index")
+    if told.state != "finished" or who is None:
+        return told
+    return replace(told, state="running", message="its driver prepares the first task", runner=who)
+
+
 def _index(folder: Store, kind: str) -> FolderStatus:
     layout = open_index(folder.uri).layout
-    notes = tuple(layout.source["notes"])
-    return FolderStatus(folder.uri, kind, "finished", 0, notes=notes, index=Summary.of(layout))
+    return FolderStatus(folder.uri, kind, "finished", 0, notes=layout.source.notes, index=Summary.of(layout))
 
 
 def _report(folder: Store) -> tuple[str, ...]:
     if not folder.exists(REPORT):
         return ()
-    told = json.loads(folder.read(REPORT))
-    counts = ", ".join(f"{name} {count:,}" for name, count in told["status"].items())
-    return (f"{told['rows']:,} rows: {counts}",)
-
-
-def _cells(stage: StageState) -> tuple[str, ...]:
-    total = "?" if stage.total is None else f"{stage.total:,}"
-    return stage.name, f"{stage.finished:,}/{total}", f"{stage.rows:,}", f"{stage.bad_rows:,}"
+    told = Reported.read(folder)
+    counts = ", ".join(f"{name} {count:,}" for name, count in told.status.items())
+    return (f"{told.rows:,} rows: {counts}",)

@@ -2,6 +2,7 @@
 fitted to all of it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,10 @@ from locdist.data.dataset import Dataset, Roles
 from locdist.data.encoding import Encoding, spread_warning
 from locdist.data.moments import Moments
 from locdist.data.profile import ZERO_VECTOR, Profile
+from locdist.data.source import Source
 from locdist.errors import DataError
 from locdist.search.build import content
+from locdist.search.layout import Dropped, Indexed, Vocabulary
 
 LARGEST_KEY = 1e17  # the sum of 10,000 such squares, four times over for a difference, is a float32
 SMALLEST_SPREAD = 1e-17  # its square keeps all digits of a float32
@@ -48,11 +51,11 @@ class Recipe:
         return self.key.row_bytes + features + 8 * (len(self.roles.target) + 4)
 
     @property
-    def labels(self) -> dict[str, Any] | None:
-        """The vocabulary as JSON."""
+    def labels(self) -> Vocabulary | None:
+        """The vocabulary as the manifest holds it."""
         if self.vocabulary is None:
             return None
-        return {"type": str(self.vocabulary.type), "values": self.vocabulary.to_pylist()}
+        return Vocabulary(str(self.vocabulary.type), tuple(self.vocabulary.to_pylist()))
 
     def columns(self, table: pa.Table, first: int) -> tuple[dict[str, pa.Array], NDArray[np.int64]]:
         """Stored columns of the good rows of `table`, whose first row is source row `first`; and the source
@@ -137,9 +140,9 @@ class Fitted:
         recipe = Recipe(roles, Encoding.fit(profile, roles), features, _vocabulary(profile, roles))
         return Fitted(profile, recipe)
 
-    def source(self, late: int, note: str | None) -> dict[str, Any]:
+    def indexed(self, source: Source, late: int, more: Iterable[str | None]) -> Indexed:
         """What an index tells of its data: rows, bad ones dropped (`late` of them found after the profile),
-        and notes for the user.
+        and notes for the user, `more` among them.
         """
         roles = self.recipe.roles
         told = [(bad.column, bad.reason, bad.count) for bad in self.profile.bad]
@@ -150,12 +153,27 @@ class Fitted:
             for column in self.recipe.key.columns
             if column.kind == "category"
         ]
-        notes = (spread_warning(self.profile, roles), *categories, note)
-        return {
-            "rows": self.profile.rows,
-            "dropped": [{"column": name, "reason": reason, "rows": rows} for name, reason, rows in told],
-            "notes": [each for each in notes if each is not None],
-        }
+        notes = (spread_warning(self.profile, roles), *categories, *more)
+        return Indexed(
+            source.fingerprint,
+            len(source.files),
+            self.profile.rows,
+            tuple(Dropped(*each) for each in told),
+            tuple(each for each in notes if each is not None),
+        )
+
+
+def damaged(source: Source) -> str | None:
+    """A note for the user when damaged files were skipped."""
+    names = ", ".join(source.damaged[:5]) + (", ..." if source.damaged[5:] else "")
+    return f"{len(source.damaged)} damaged files were skipped: {names}" if names else None
+
+
+def switched(chosen: str, packed: str) -> str | None:
+    """A note for the user where the sample changed the kind of the codes."""
+    if chosen == packed:
+        return None
+    return f"codes are {packed}, not {chosen}: some keys lie very far out, and the others would lose digits"
 
 
 def late_error(rows: int, support: Dataset, first: int) -> DataError:

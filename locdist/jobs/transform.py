@@ -15,6 +15,7 @@ from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
+from locdist.execute.local import Local
 from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.report import Report
@@ -22,6 +23,7 @@ from locdist.jobs.build_index import build_index
 from locdist.jobs.predict import PredictRows, check, presentation
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
+from locdist.plan.plan import Resources
 from locdist.search.build import check_lists
 from locdist.search.files import release
 from locdist.search.generation import Generation
@@ -41,6 +43,7 @@ def transform(
     limit: int | None = None,
     max_bad: float | None = None,
     executor: Executor | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
     listener: Listener | None = None,
     command: str = "",
@@ -60,7 +63,8 @@ def transform(
     bad : {"raise", "drop"}
         Support rows that cannot be used: an error, or no neighbors of anybody (their own output row stays,
         with a status).
-    keep, extras, explain, recall, limit, max_bad, executor, overwrite, listener, command
+    keep, extras, explain, recall, limit, max_bad, executor, resources, overwrite,
+    listener, command
         As in `predict`.
     codes : str, optional
         As in `build_index`.
@@ -73,22 +77,25 @@ def transform(
     chosen, support = named(method), checked(support)
     request = requested(chosen, support, keep, extras, explain, bad, recall, codes)
 
+    runner = executor or Local()
+
     def prepare(folder: Store, source: Source) -> PredictRows:
         rows = replace(support, source=source)
         index = build_index(
             rows, folder.uri, recall=recall, codes=codes, bad=bad,
-            executor=executor, listener=listener, command=command,
+            executor=runner, resources=resources, listener=listener, command=command,
         )  # fmt: skip
         return _question(chosen, rows, index, request.choices["keep"], extras, explain)
 
-    running = Running(executor, overwrite, limit, max_bad, listener, command)
+    running = Running(runner, resources, overwrite, limit, max_bad, listener, command)
     if out is None:
         with tempfile.TemporaryDirectory(prefix="locdist-") as place:
             question = prepare(Store.at(place), support.source)
             answers = ask_here(request, question, running)
             release(question.index.folder, question.index.fingerprint)
             return answers
-    return ask(request, lambda folder, source: prepare(folder.child(INDEX), source), out, running)
+    with runner.kept():  # for the index and for the answers
+        return ask(request, lambda folder, source: prepare(folder.child(INDEX), source), out, running)
 
 
 def _question(

@@ -17,16 +17,17 @@ WANTS = frozenset({"effective", "spread", "coefficients", "neighbors"})
 class Status(enum.IntEnum):
     """What became of a query, ordered by severity; of several that apply the largest is reported.
 
-    Up to `RANK_DEFICIENT` the answer carries a value, beyond it is null.
+    Up to `NOT_CONVERGED` the answer carries a value, from `EMPTY` on it is null.
     """
 
     OK = 0
     FEW = 1  # fewer than k neighbors were found
     LOW_SUPPORT = 2  # every raw weight underflows: the nearest rows decide
     RANK_DEFICIENT = 3  # the slopes are not identified: the value is that of the minimum-norm solution
-    EMPTY = 4  # no neighbor found, or none in reach of the kernel
-    NOT_FINITE = 5  # the solution overflowed, or a target is not finite
-    BAD_QUERY = 6  # the query itself is not finite
+    NOT_CONVERGED = 4  # the model's iteration did not settle: the value is that of its last step
+    EMPTY = 5  # no neighbor found, or none in reach of the kernel
+    NOT_FINITE = 6  # the solution overflowed, or a target is not finite or outside of the model's range
+    BAD_QUERY = 7  # the query itself is not finite
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Answers:
     Attributes
     ----------
     values : Tensor [q, p] float64
-        Predictions (for votes: the probability of each class); nan where there is no answer.
+        Predictions (for classes: the probability of each); nan where there is no answer.
     status : Tensor [q] int8
         A `Status` for each query.
     effective : Tensor [q] float64, optional
@@ -45,7 +46,8 @@ class Answers:
         Standard error of the value, in units of the target; nan where the neighbors leave no degree of
         freedom.
     coefficients : Tensor [q, 1 + m, p] float64, optional
-        The value at the query, then the slopes by feature.
+        The value at the query, then the slopes by feature; of generalized linear models those of the linear
+        predictor.
     errors : Tensor [q, 1 + m, p] float64, optional
         Standard errors of the coefficients.
     ids : Tensor [q, k] int64, optional
@@ -53,7 +55,8 @@ class Answers:
     distances : Tensor [q, k], optional
         As the kernel saw them: squared (metric "ip": minus the score); inf where missing.
     weights, smoother : Tensor [q, k] float64, optional
-        The normalized weights w, and the rows s of the smoother with value = sum_j s_j y_j.
+        The normalized weights w, and the rows s of the smoother with value = sum_j s_j y_j; of models that
+        are no linear smoothers those of the linear one inside, else the weights.
     """
 
     values: Tensor
@@ -110,6 +113,10 @@ class Answers:
         return self._each(
             lambda tensor: _nothing(tensor, null), ("values", "spread", "coefficients", "errors")
         )
+
+    def to(self, device: str) -> "Answers":
+        """The same answers on a torch device."""
+        return self._each(lambda tensor: tensor.to(device))
 
     def _each(self, change: Callable[[Tensor], Tensor], names: Sequence[str] = ()) -> "Answers":
         chosen = names or [field.name for field in fields(self)]

@@ -269,6 +269,12 @@ class Weights:
 def weigh(kernel: Kernel, hood: Neighborhood) -> Weights:
     """Weights of the neighbors: kernel times row weight, normalized, zero for missing neighbors."""
     logs = kernel.log_weights(hood)
+    if logs.shape != hood.ids.shape:
+        raise UsageError(
+            f"log-weights {list(hood.ids.shape)} of {type(kernel).__name__}, one for each neighbor",
+            f"{list(logs.shape)}",
+            "Its `log_weights` returns a number for each entry of the neighborhood.",
+        )
     if hood.row_weights is not None:
         logs = logs + hood.row_weights.double().log()
     logs = logs.masked_fill(hood.absent, float("-inf"))

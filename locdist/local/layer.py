@@ -104,6 +104,7 @@ class Layer:
         """Answers of one tile whose neighborhoods hold what the layer `needs`."""
         weights = weigh(self.kernel, hood)
         answers = self.model.predict(hood, weights.weights, want)
+        _check_count(self.model, hood, answers)
         status = (hood.absent.sum(1) > hood.ids.shape[1] - self.k).to(torch.int8) * int(Status.FEW)
         status.masked_fill_(weights.peak < _UNDERFLOW, int(Status.LOW_SUPPORT))
         return replace(answers, status=torch.maximum(answers.status, status))
@@ -116,6 +117,7 @@ class Layer:
         own: Tensor | None = None,
         bad: Tensor | None = None,
         want: frozenset[str] = frozenset(),
+        device: str = "cpu",
     ) -> Answers:
         """Answers to all queries, in their order.
 
@@ -131,6 +133,9 @@ class Layer:
             Queries known to be bad. Those that are not finite are bad too; they get the status BAD_QUERY.
         want : frozenset of str
             Of "effective", "spread", "coefficients", "neighbors".
+        device : str
+            The torch device on which the models are solved; the search and the answers stay where the queries
+            are.
 
         Raises
         ------
@@ -153,19 +158,30 @@ class Layer:
         if not len(queries):  # one query that is not asked gives the answer its shapes
             nobody = torch.full((1,), -1, device=queries.device)
             alone = (queries.new_zeros(1, queries.shape[1]), features.new_zeros(1, features.shape[1]))
-            return self(index, *alone, own=nobody, want=want).rows(slice(0))
+            return self(index, *alone, own=nobody, want=want, device=device).rows(slice(0))
         hood = index.search(queries, self.k, own)
         order = torch.arange(len(queries), device=queries.device) if hood.order is None else hood.order
         hood = replace(hood, order=order, queries=queries[order], query_features=features[order])
         hood = index.gather(hood, self.needs & _NARROW)
-        parts = [self._tile(index, tile, count, want) for tile, count in _tiles(hood)]
+        parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in _tiles(hood)]
         answers = Answers.concatenate(parts).reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
 
-    def _tile(self, index: Index, tile: Neighborhood, count: int, want: frozenset[str]) -> Answers:
-        wide = self.needs - _NARROW
-        answers = self.solve(index.gather(tile, wide) if wide else tile, want)
-        return answers if count == TILE else answers.rows(slice(count))
+    def _tile(self, index: Index, tile: Neighborhood, want: frozenset[str], device: str) -> Answers:
+        wide, home = self.needs - _NARROW, str(tile.ids.device)
+        tile = index.gather(tile, wide) if wide else tile
+        return self.solve(tile.to(device), want).to(home)
+
+
+def _check_count(model: LocalModel, hood: Neighborhood, answers: Answers) -> None:
+    """UsageError for a model that answers more or fewer queries than it was asked: nothing is repeated."""
+    asked, given = len(hood.ids), {len(answers.values), len(answers.status)}
+    if given != {asked}:
+        raise UsageError(
+            f"{asked} answers of {type(model).__name__}, one for each query",
+            " and ".join(map(str, sorted(given))),
+            "Its `predict` returns values and a status for each row of the neighborhood.",
+        )
 
 
 def _refused(queries: Tensor, query_features: Tensor | None, bad: Tensor | None) -> Tensor:

@@ -1,11 +1,13 @@
-"""What is solved over the weighted neighbors of each query.
+"""What is solved over the weighted neighbors of each query: the contract, and the linear smoothers.
 
 Most local models are linear smoothers: the prediction is sum_j s_j y_j with rows s that do not depend on the
 targets. A smoother gives its rows, the prediction and its standard errors are written once.
 """
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 from typing import ClassVar, final
 
 import torch
@@ -14,7 +16,7 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local.answers import Answers, Status
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.solve import Design, Solution, design, smooth, solve
+from locdist.local.solve import Design, Solution, design, offsets, smooth, solve
 
 FREE = torch.finfo(torch.float64).eps ** 0.5  # fewer degrees of freedom (of at most 1) are rounding
 
@@ -23,6 +25,7 @@ class LocalModel(ABC):
     """A model fitted anew to the neighbors of each query, and discarded."""
 
     needs: ClassVar[frozenset[str]]
+    slopes: ClassVar[bool] = False  # whether coefficients go on, after the value, with a slope by feature
 
     @abstractmethod
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
@@ -38,14 +41,22 @@ class LocalModel(ABC):
             Of `answers.WANTS`.
         """
 
+    def columns(self, k: int, m: int) -> int:
+        """Columns of the system that is solved over k neighbors with m features; 0 is none. For its cost."""
+        return m if "features" in self.needs else 0
+
 
 @dataclass(frozen=True)
 class Fit:
-    """A linear smoother at each query: its solution, the ridge, and with slopes the design behind them."""
+    """A linear smoother at each query: its solution, the ridge, and with slopes the design behind them.
+
+    Only the first `reported` rows of the operator are slopes by feature; None is all.
+    """
 
     solution: Solution
     design: Design | None = None
     ridge: float = 0.0
+    reported: int | None = None
 
 
 class LinearSmoother(LocalModel):
@@ -74,12 +85,13 @@ class LinearSmoother(LocalModel):
 
     @final
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
-        explained = bool(want & {"spread", "coefficients"})
-        fit = self.fit(hood, weights, explained)
-        targets = _targets(hood, weights)
+        more = bool(want & {"spread", "coefficients"})
+        fit = self.fit(hood, weights, more)
+        targets = known_targets(hood, weights)
         rows = fit.solution.smoother
-        answers = _answers(_sums(rows, targets), rows, fit.solution.deficient, hood, weights, want)
-        return _valued(_explained(answers, fit, targets, want) if explained else answers)
+        deficient = flagged(fit.solution.deficient, Status.RANK_DEFICIENT)
+        answers = answered(weighted_sums(rows, targets), rows, deficient, hood, weights, want)
+        return valued(explained(answers, fit, targets, want) if more else answers)
 
 
 @dataclass(frozen=True)
@@ -113,13 +125,10 @@ class Linear(LinearSmoother):
 
     ridge: float = 0.0
     needs: ClassVar[frozenset[str]] = frozenset({"targets", "features"})
+    slopes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if isinstance(self.ridge, bool) or not 0 <= self.ridge < float("inf"):
-            raise UsageError(
-                "a ridge of 0 or more", repr(self.ridge), "Give a finite number; 0 is least squares."
-            )
-        object.__setattr__(self, "ridge", float(self.ridge))
+        object.__setattr__(self, "ridge", penalty(self.ridge))
 
     def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
         assert hood.features is not None
@@ -128,6 +137,63 @@ class Linear(LinearSmoother):
             return Fit(smooth(hood.features, hood.query_features, weights, self.ridge))
         system = design(hood.features, hood.query_features, weights)
         return Fit(solve(system, self.ridge, slopes), system, self.ridge)
+
+
+@dataclass(frozen=True)
+class Polynomial(LinearSmoother):
+    """The local polynomial fit in the features less those of the query: a quadric for degree 2.
+
+    The value and the slopes that are reported are those at the query: the constant and linear terms.
+
+    Parameters
+    ----------
+    degree : int
+        The largest sum of exponents in a term, at least 1; 1 is `Linear`.
+    cross : bool
+        Whether products of different features are terms. With them m features make (m + degree)! / m! degree!
+        - 1 columns, without them m degree.
+    ridge : float
+        >= 0, as in `Linear`: the same penalty for every term but the constant.
+
+    Raises
+    ------
+    UsageError
+        If the degree is not a whole number of at least 1, or the ridge is negative or not finite.
+    """
+
+    degree: int = 2
+    cross: bool = True
+    ridge: float = 0.0
+    needs: ClassVar[frozenset[str]] = frozenset({"targets", "features"})
+    slopes: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        degree: object = self.degree  # whatever users passed
+        if isinstance(degree, bool) or not isinstance(degree, int) or degree < 1:
+            raise UsageError(
+                "a degree of at least 1, a whole number", repr(self.degree), "2 fits local quadrics."
+            )
+        object.__setattr__(self, "ridge", penalty(self.ridge))
+
+    def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
+        assert hood.features is not None
+        assert hood.query_features is not None
+        near = offsets(hood.features, hood.query_features, weights == 0)
+        terms = torch.cat([near[:, :, each].prod(dim=3) for each in self._terms(near.shape[2])], 2)
+        here = terms.new_zeros(terms.shape[0], terms.shape[2])
+        if not slopes:
+            return Fit(smooth(terms, here, weights, self.ridge))
+        system = design(terms, here, weights)
+        return Fit(solve(system, self.ridge, slopes), system, self.ridge, near.shape[2])
+
+    def columns(self, k: int, m: int) -> int:
+        return math.comb(m + self.degree, m) - 1 if self.cross else m * self.degree
+
+    def _terms(self, m: int) -> list[list[tuple[int, ...]]]:
+        # for each degree the columns that a term multiplies
+        if not self.cross:
+            return [[(column,) * degree for column in range(m)] for degree in range(1, self.degree + 1)]
+        return [list(combinations_with_replacement(range(m), degree)) for degree in range(1, self.degree + 1)]
 
 
 @dataclass(frozen=True)
@@ -145,31 +211,48 @@ class Vote(LocalModel):
         codes = hood.targets[:, :, 0].masked_fill(weights == 0, 0)
         chances = weights.new_zeros(len(weights), hood.classes).scatter_add_(1, codes, weights)
         chances.clamp_(max=1.0)  # many weights of one class may add up to an ulp more
-        certain = torch.zeros(len(weights), dtype=torch.bool, device=weights.device)
-        answers = _answers(chances, weights, certain, hood, weights, want)
+        certain = torch.zeros(len(weights), dtype=torch.int8, device=weights.device)
+        answers = answered(chances, weights, certain, hood, weights, want)
         if want & {"spread", "coefficients"}:
             square = weights.square().sum(1, keepdim=True)
-            spread = _error(chances * (1 - chances), 1 - square, square)
-            answers = _with_errors(answers, chances[:, None], spread[:, None], want)
-        return _valued(answers)
+            spread = standard_error(chances * (1 - chances), 1 - square, square)
+            answers = with_errors(answers, chances[:, None], spread[:, None], want)
+        return valued(answers)
 
 
-def _targets(hood: Neighborhood, weights: Tensor) -> Tensor:
+def penalty(ridge: float) -> float:
+    """The ridge as a number; UsageError unless it is finite and not negative."""
+    if isinstance(ridge, bool) or not 0 <= ridge < float("inf"):
+        raise UsageError("a ridge of 0 or more", repr(ridge), "Give a finite number; 0 is no penalty.")
+    return float(ridge)
+
+
+def known_targets(hood: Neighborhood, weights: Tensor) -> Tensor:
+    """Targets [q, k, p], 0 where a neighbor has no weight: what stands there must not meet a sum."""
     assert hood.targets is not None
     absent = weights == 0
-    # whatever stands in an absent row, nan included, must not meet a sum
     return hood.targets.masked_fill(absent[:, :, None], 0.0) if absent.any() else hood.targets
 
 
-def _sums(rows: Tensor, targets: Tensor) -> Tensor:
+def weighted_sums(rows: Tensor, targets: Tensor) -> Tensor:
+    """The sums [q, p] of targets [q, k, p] with the weights of rows [q, k]."""
     return torch.bmm(rows[:, None], targets)[:, 0]
 
 
-def _answers(
-    values: Tensor, rows: Tensor, deficient: Tensor, hood: Neighborhood, weights: Tensor, want: frozenset[str]
+def answered(
+    values: Tensor, rows: Tensor, status: Tensor, hood: Neighborhood, weights: Tensor, want: frozenset[str]
 ) -> Answers:
-    status = deficient.to(torch.int8) * int(Status.RANK_DEFICIENT)
-    status = status.masked_fill_(~values.isfinite().all(1), int(Status.NOT_FINITE))
+    """Answers with a status, and what is wanted of "effective" and "neighbors".
+
+    Parameters
+    ----------
+    values : Tensor [q, p]
+    rows : Tensor [q, k]
+        The smoother.
+    status : Tensor [q] int8
+        What the model has to say; NOT_FINITE and EMPTY are added here.
+    """
+    status = status.masked_fill(~values.isfinite().all(1), int(Status.NOT_FINITE))
     answers = Answers(values, status.masked_fill_(weights.sum(1) == 0, int(Status.EMPTY)))
     if "effective" in want:
         effective = weights.square().sum(1).reciprocal()
@@ -179,7 +262,13 @@ def _answers(
     return answers
 
 
-def _explained(answers: Answers, fit: Fit, targets: Tensor, want: frozenset[str]) -> Answers:
+def flagged(where: Tensor, status: Status) -> Tensor:
+    """A status [q] int8 where `where` [q] bool, elsewhere OK."""
+    return where.to(torch.int8) * int(status)
+
+
+def explained(answers: Answers, fit: Fit, targets: Tensor, want: frozenset[str]) -> Answers:
+    """Answers with the spread and coefficients of a linear smoother, as wanted."""
     operator, system = fit.solution.operator, fit.design
     assert operator is not None
     assert system is not None
@@ -187,24 +276,34 @@ def _explained(answers: Answers, fit: Fit, targets: Tensor, want: frozenset[str]
     mean = torch.bmm(weights[:, None], targets)
     residual = targets - mean - torch.bmm(system.rows, slopes)
     variance = torch.bmm(weights[:, None], residual.square())[:, 0]
-    leverage = (system.rows * operator.mT).sum(2)
+    freedom = freedom_of(system, operator, fit.ridge)
     norms = operator.square().sum(2)
-    freedom = (weights * (1 - weights - leverage)).sum(1) - fit.ridge * norms.sum(1)
     squares = torch.cat([fit.solution.smoother.square().sum(1, keepdim=True), norms], 1)
-    errors = _error(variance[:, None], freedom[:, None, None], squares[:, :, None])
-    return _with_errors(answers, torch.cat([answers.values[:, None], slopes], 1), errors, want)
+    errors = standard_error(variance[:, None], freedom[:, None, None], squares[:, :, None])
+    coefficients = torch.cat([answers.values[:, None], slopes], 1)
+    told = None if fit.reported is None else 1 + fit.reported
+    return with_errors(answers, coefficients[:, :told], errors[:, :told], want)
 
 
-def _error(variance: Tensor, freedom: Tensor, squares: Tensor) -> Tensor:
-    # sqrt(sigma2 * sum of squares), with sigma2 from the weighted residual variance
+def freedom_of(system: Design, operator: Tensor, ridge: float) -> Tensor:
+    """Degrees of freedom [q] that a least-squares fit leaves, as `LinearSmoother` says."""
+    leverage = (system.rows * operator.mT).sum(2)
+    spent = ridge * operator.square().sum(2).sum(1)
+    return (system.weights * (1 - system.weights - leverage)).sum(1) - spent
+
+
+def standard_error(variance: Tensor, freedom: Tensor, squares: Tensor) -> Tensor:
+    """sqrt(sigma2 * squares) with sigma2 = variance / freedom; nan where no freedom is left."""
     return (variance / freedom.masked_fill(freedom <= FREE, float("nan")) * squares).sqrt()
 
 
-def _with_errors(answers: Answers, coefficients: Tensor, errors: Tensor, want: frozenset[str]) -> Answers:
+def with_errors(answers: Answers, coefficients: Tensor, errors: Tensor, want: frozenset[str]) -> Answers:
+    """Answers with coefficients and their errors, whose first is the spread, as wanted."""
     if "spread" in want:
         answers = replace(answers, spread=errors[:, 0])
     return replace(answers, coefficients=coefficients, errors=errors) if "coefficients" in want else answers
 
 
-def _valued(answers: Answers) -> Answers:
+def valued(answers: Answers) -> Answers:
+    """Answers without numbers where their status allows none."""
     return answers.without_value(answers.status >= int(Status.EMPTY))

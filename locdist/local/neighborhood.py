@@ -77,6 +77,12 @@ class Neighborhood:
         tensors = {name: value[index] for name, value in values.items() if isinstance(value, Tensor)}
         return Neighborhood(**(values | tensors))
 
+    def to(self, device: str) -> "Neighborhood":
+        """The same neighborhoods on a torch device."""
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
+        return Neighborhood(**(values | moved))
+
     def nearest(self, k: int) -> "Neighborhood":
         """The k nearest of these neighbors, sorted by (distance, id). Gathered rows are not carried along."""
         return self._found_anew(*smallest(self.distances, self.ids, k))

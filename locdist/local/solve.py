@@ -83,7 +83,7 @@ class Solution:
 
 def design(features: Tensor, query_features: Tensor, weights: Tensor) -> Design:
     """Centre features [q, k, m] at the query [q, m], which is exact for close rows, then at their mean."""
-    rows = _offsets(features, query_features, weights == 0)
+    rows = offsets(features, query_features, weights == 0)
     mean = torch.bmm(weights[:, None], rows)
     return Design(weights, rows.sub_(mean), mean[:, 0])
 
@@ -130,11 +130,11 @@ def _uncentred(
     matrix += level[:, None, None]
     penalty = _penalty(weights, ridge)
     diagonal += penalty
-    factor, pivot = _factor(matrix)
+    factor, pivot = factored(matrix)
     direction = torch.cholesky_solve(torch.ones_like(weights)[:, :, None], factor)
 
     def left(near: Tensor, part: Tensor) -> Tensor:  # of 1 - M direction
-        some = _offsets(features[near], query_features[near], absent[near])
+        some = offsets(features[near], query_features[near], absent[near])
         rest = 1 - level[near, None, None] * part.sum(1, keepdim=True) - penalty[near, :, None] * part
         return torch.baddbmm(rest, some, torch.bmm(some.mT, part), alpha=-1)
 
@@ -147,12 +147,12 @@ def _uncentred(
 
 def _products(features: Tensor, query_features: Tensor, absent: Tensor) -> Tensor:
     # RR' [q, k, k]. R is not kept: the memory, and with it the cache, is the factorization's next
-    rows = _offsets(features, query_features, absent)
+    rows = offsets(features, query_features, absent)
     return torch.bmm(rows, rows.mT)
 
 
-def _offsets(features: Tensor, query_features: Tensor, absent: Tensor) -> Tensor:
-    # R: the features less those of the query
+def offsets(features: Tensor, query_features: Tensor, absent: Tensor) -> Tensor:
+    """R [q, k, m] float64: the features less those of the query, 0 where `absent` [q, k]."""
     rows = features.to(torch.float64, copy=True).sub_(query_features.double()[:, None])
     if absent.any():  # whatever stands there, nan included, must not meet a sum
         rows.masked_fill_(absent[:, :, None], 0.0)
@@ -170,7 +170,7 @@ def _primal(system: Design, ridge: float, slopes: bool) -> tuple[Solution, Tenso
         matrix.masked_fill_(constant[:, :, None] | constant[:, None], 0.0)
         diagonal += constant
         mean = mean.masked_fill(constant[:, :, None], 0.0)
-    factor, pivot = _factor(matrix)
+    factor, pivot = factored(matrix)
     slope = torch.cholesky_solve(mean, factor)
     operator = torch.cholesky_solve(weighted, factor) if slopes else None
 
@@ -195,9 +195,9 @@ def _dual(system: Design, ridge: float, slopes: bool) -> tuple[Solution, Tensor]
     matrix += variance[:, None, None]
     penalty = _penalty(weights, ridge)
     matrix.diagonal(dim1=1, dim2=2).add_(penalty)
-    factor, pivot = _factor(matrix)
+    factor, pivot = factored(matrix)
     direction = torch.cholesky_solve(torch.bmm(rows, mean), factor)
-    inverse = _inverse(factor, pivot) if slopes else None
+    backward = inverse(factor, pivot) if slopes else None
 
     def left(near: Tensor, part: Tensor) -> Tensor:  # of [X c, 1] - G part
         miss = torch.bmm(rows[near].mT, part).neg_()
@@ -206,13 +206,13 @@ def _dual(system: Design, ridge: float, slopes: bool) -> tuple[Solution, Tensor]
         rest[:, :, 1:].diagonal(dim1=1, dim2=2).add_(1)
         return rest - penalty[near, :, None] * part
 
-    _refine(direction, inverse, pivot, factor, left)
-    constant = ~(variance > noise)
+    _refine(direction, backward, pivot, factor, left)
+    constant = variance <= noise
     unused = (weights == 0) | constant[:, None]
     smoother = weights - direction[:, :, 0].masked_fill_(unused, 0.0)
     operator = None
-    if inverse is not None:
-        operator = torch.bmm(rows.mT, inverse).masked_fill_(unused[:, None], 0.0)
+    if backward is not None:
+        operator = torch.bmm(rows.mT, backward).masked_fill_(unused[:, None], 0.0)
     weak = ~(pivot > WEAK + noise / variance) & ~constant
     return Solution(smoother, torch.full_like(weak, ridge == 0), operator), weak
 
@@ -222,14 +222,18 @@ def _penalty(weights: Tensor, ridge: float) -> Tensor:
     return torch.where(weights > 0, ridge / weights, _NEVER).clamp_(max=_NEVER)
 
 
-def _factor(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    # the Cholesky factor and its smallest squared pivot relative to the diagonal: 0 or nan where it failed
+def factored(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The Cholesky factor of each matrix and its smallest squared pivot relative to the diagonal.
+
+    The pivot [q] is 0 or nan where the factorization failed.
+    """
     factor, info = torch.linalg.cholesky_ex(matrix)
     pivots = factor.diagonal(dim1=1, dim2=2).square() / matrix.diagonal(dim1=1, dim2=2)
     return factor, pivots.amin(1).masked_fill_(info != 0, 0.0)
 
 
-def _inverse(factor: Tensor, pivot: Tensor) -> Tensor:
+def inverse(factor: Tensor, pivot: Tensor) -> Tensor:
+    """The inverses of the factored matrices; the identity where the factorization failed."""
     failed = ~(pivot > 0)  # these have no inverse, and would raise for all
     if failed.any():
         identity = torch.eye(factor.shape[1], dtype=factor.dtype, device=factor.device)

@@ -10,7 +10,11 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import Answers
+from locdist.local.kernels import Nearest, kernel, spec
 from locdist.local.layer import Index, Layer
+from locdist.local.models import LocalModel
+
+Bandwidth = float | str | Nearest | Mapping[str, float]
 
 
 class ArrayLike(Protocol):
@@ -47,6 +51,10 @@ class Method:
     parameters: tuple[tuple[str, Any], ...]
     layer: Layer
 
+    def __post_init__(self) -> None:
+        told = tuple((name, plain(value)) for name, value in self.parameters)
+        object.__setattr__(self, "parameters", told)
+
     def __call__(
         self,
         index: Index,
@@ -80,19 +88,46 @@ class Method:
         return {"name": self.name, **dict(self.parameters)}
 
 
+def plain(value: Any) -> Any:
+    """A number of NumPy as one of Python, which JSON knows; anything else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def local_method(
+    name: str,
+    k: int,
+    kernel_name: str,
+    bandwidth: Bandwidth | None,
+    model: LocalModel,
+    parameters: Mapping[str, Any],
+) -> Method:
+    """A method of k neighbors, a kernel and a model with its `parameters`; leaves a query's own row out."""
+    layer = Layer(k, kernel(kernel_name, bandwidth), model, leave_one_out=True)
+    common = {"k": k, "kernel": kernel_name, "bandwidth": spec(layer.kernel.bandwidth)}
+    return Method(name, tuple((common | dict(parameters)).items()), layer)
+
+
 def _matrix(values: ArrayLike | Tensor, name: str) -> Tensor:
     if isinstance(values, Tensor):
         matrix = values.detach()
+        _require_real(matrix.is_complex(), matrix.dtype, name)
         matrix = matrix if matrix.dtype in (torch.float32, torch.float64) else matrix.double()
     else:
-        array = np.asarray(values)
-        single = array.dtype == np.float32
-        matrix = torch.from_numpy(np.array(array, dtype=np.float32 if single else np.float64))  # a copy
+        array = np.asanyarray(values)
+        _require_real(array.dtype.kind not in "fiubO", array.dtype, name)
+        single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+        copy = array.astype(np.float32 if single else np.float64)
+        matrix = torch.from_numpy(np.ma.filled(copy, np.nan))  # masked is missing, never what lies behind
     if matrix.ndim != 2:
         raise UsageError(
             f"{name} [q, d]", f"shape {list(matrix.shape)}", "Pass one row a query: queries[None] for one."
         )
     return matrix
+
+
+def _require_real(other: bool, dtype: object, name: str) -> None:
+    if other:
+        raise UsageError(f"{name} as real numbers", f"{dtype}", "Convert them first.")
 
 
 Maker = Callable[..., Method]

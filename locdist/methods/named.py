@@ -5,15 +5,16 @@
 
 import inspect
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from locdist.errors import UsageError, did_you_mean
-from locdist.local.kernels import Nearest, kernel, spec
+from locdist.local.kernels import Nearest, Uniform
 from locdist.local.layer import Layer
-from locdist.local.models import Constant, Linear, LocalModel, Vote
-from locdist.methods.method import Method, Registry
-
-Bandwidth = float | str | Nearest | Mapping[str, float]
+from locdist.local.models import Constant, Linear, Polynomial, Vote
+from locdist.methods.covariance import kernel_ridge, local_gp
+from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
+from locdist.methods.method import Bandwidth, Method, Registry, local_method
 
 
 def local_mean(k: int = 32, kernel: str = "tricube", bandwidth: Bandwidth | None = None) -> Method:
@@ -34,7 +35,7 @@ def local_mean(k: int = 32, kernel: str = "tricube", bandwidth: Bandwidth | None
     -------
     Method
     """
-    return _method("local-mean", k, kernel, bandwidth, Constant())
+    return local_method("local-mean", k, kernel, bandwidth, Constant(), {})
 
 
 def knn(k: int = 10) -> Method:
@@ -49,7 +50,7 @@ def knn(k: int = 10) -> Method:
     -------
     Method
     """
-    return Method("knn", (("k", k),), _layer(k, "uniform", None, Constant()))
+    return Method("knn", (("k", k),), Layer(k, Uniform(), Constant(), leave_one_out=True))
 
 
 def local_vote(k: int = 32, kernel: str = "tricube", bandwidth: Bandwidth | None = None) -> Method:
@@ -70,7 +71,7 @@ def local_vote(k: int = 32, kernel: str = "tricube", bandwidth: Bandwidth | None
     -------
     Method
     """
-    return _method("local-vote", k, kernel, bandwidth, Vote())
+    return local_method("local-vote", k, kernel, bandwidth, Vote(), {})
 
 
 def local_linear(
@@ -95,7 +96,42 @@ def local_linear(
     -------
     Method
     """
-    return _method("local-linear", k, kernel, bandwidth, Linear(ridge), ridge=float(ridge))
+    model = Linear(ridge)
+    return local_method("local-linear", k, kernel, bandwidth, model, {"ridge": model.ridge})
+
+
+def local_polynomial(
+    k: int = 128,
+    kernel: str = "tricube",
+    bandwidth: Bandwidth | None = None,
+    degree: int = 2,
+    cross: bool = True,
+    ridge: float = 0.0,
+) -> Method:
+    """Local polynomial regression: for degree 2 a weighted least-squares quadric around every query.
+
+    Coefficients are the value and the slopes at the query.
+
+    Parameters
+    ----------
+    k : int
+        Neighbors, at least 1; several times the number of terms, m (m + 3) / 2 for a full quadric.
+    kernel, bandwidth
+        As in `local_mean`.
+    degree : int
+        At least 1.
+    cross : bool
+        Whether products of different features are terms; without them the quadric is diagonal.
+    ridge : float
+        Penalty of all terms but the constant, >= 0.
+
+    Returns
+    -------
+    Method
+    """
+    model = Polynomial(degree, cross, ridge)
+    more = {"degree": degree, "cross": cross, "ridge": model.ridge}
+    return local_method("local-polynomial", k, kernel, bandwidth, model, more)
 
 
 def gwr(k: int, kernel: str = "bisquare") -> Method:
@@ -121,8 +157,8 @@ def gwr(k: int, kernel: str = "bisquare") -> Method:
     ----------
     Fotheringham, Brunsdon, Charlton, *Geographically Weighted Regression*, Wiley 2002.
     """
-    layer = _layer(k, kernel, Nearest(), Linear(), leave_one_out=False)
-    return Method("gwr", (("k", k), ("kernel", kernel)), layer)
+    chosen = local_method("gwr", k, kernel, Nearest(), Linear(), {})
+    return replace(chosen, parameters=chosen.parameters[:2], layer=replace(chosen.layer, leave_one_out=False))
 
 
 METHODS: Registry = {
@@ -130,6 +166,12 @@ METHODS: Registry = {
     "knn": knn,
     "local-vote": local_vote,
     "local-linear": local_linear,
+    "local-polynomial": local_polynomial,
+    "local-logistic": local_logistic,
+    "local-poisson": local_poisson,
+    "local-gamma": local_gamma,
+    "local-gp": local_gp,
+    "kernel-ridge": kernel_ridge,
     "gwr": gwr,
 }
 
@@ -178,17 +220,3 @@ def _known(name: str, names: Iterable[str], what: str) -> str:
     if name not in names:
         raise UsageError(f"a {what}", repr(name), did_you_mean(name, names))
     return name
-
-
-def _method(
-    name: str, k: int, kernel_name: str, bandwidth: Bandwidth | None, model: LocalModel, **more: float
-) -> Method:
-    layer = _layer(k, kernel_name, bandwidth, model)
-    parameters = {"k": k, "kernel": kernel_name, "bandwidth": spec(layer.kernel.bandwidth), **more}
-    return Method(name, tuple(parameters.items()), layer)
-
-
-def _layer(
-    k: int, kernel_name: str, bandwidth: object, model: LocalModel, leave_one_out: bool = True
-) -> Layer:
-    return Layer(k, kernel(kernel_name, bandwidth), model, leave_one_out)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.plan.lock import LOCK
-from locdist.plan.records import COMMITS, named_outputs, temporary
+from locdist.plan.records import CLAIM, COMMITS, named_outputs, temporary
 
 MANIFEST = "_locdist/manifest.json"
 FINISHED = ("manifest.json", "report.json")  # the files that are written last, of an index and of answers
@@ -37,11 +37,12 @@ def check_ours(folder: Store, kind: str) -> None:
 
 
 def clear(folder: Store, kind: str) -> None:
-    """Delete what runs of this `kind` wrote, but the lock and, until it is replaced, the manifest: who dies
-    here leaves a folder that is still ours, and in which nothing is said to be finished that is gone.
+    """Delete what runs of this `kind` wrote, but the lock, the claim and, until it is replaced, the manifest:
+    who dies here leaves a folder that is still ours, and in which nothing is said to be finished that is
+    gone.
     """
     for name in sorted(_ours(folder, kind), key=_turn):
-        if name not in (LOCK, MANIFEST):
+        if name not in (LOCK, MANIFEST, CLAIM):
             folder.delete(name)
 
 

@@ -1,13 +1,13 @@
 """What a task will need, predicted from counts before anything runs: memory, distances, seconds.
 
 The planner chooses from these numbers and records them, never from a clock at run time, so that the same job
-is planned the same way twice. The constants were measured on two cores of a shared x86-64 server (1 M x 64
-float32 rows, k = 32), or are marked as assumed; calibrate them where it matters. Times are right to a factor
-of about two, memory is meant as an upper bound.
+is planned the same way twice. The constants were measured on two cores of a shared x86-64 server, on jobs of
+100 to 1 M rows of 2 to 64 numbers, or are marked as assumed; calibrate them where it matters. Times are right
+to a factor of about three (`make bench` compares them with jobs), memory is meant as an upper bound.
 """
 
 from collections.abc import Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 TILE = 256
 NEIGHBOR = 32  # bytes of one neighbor in an output: id, distance, weight, contribution
@@ -20,29 +20,47 @@ class Constants:
 
     Parameters
     ----------
-    exact : float
-        Components of exact distances a second: 100,000 queries x 1 M rows x 64 took 85 s on two cores.
-    scan : float
-        Components of distances in inverted lists a second, queries sorted by home list: nlist 2048, nprobe 8
-        took 1.52 s on two cores.
+    pair, exact : float
+        Seconds of a distance whatever its width, and components a second: 100,000 queries x 1 M rows x 64
+        took 85 s on two cores, narrower keys hardly less.
+    listed, scan : float
+        The same of distances in inverted lists, queries sorted by home list: nlist 2048, nprobe 8 took 1.52 s
+        on two cores.
+    query, neighbor : float
+        Seconds of a query, and of each of its neighbors that is ranked, gathered and weighed.
+    cluster : float
+        Components of distances a second in k-means: 65,536 rows x 1024 centroids x 32 and x 64.
     rerank : float
         Components gathered by id a second: 100,000 x 32 x 64 took 0.065 s.
     solve : float
-        Multiplications of the local solves a second: 100,000 dual systems of 32 x 32 from 64 features took
-        0.39 s on two cores.
+        Multiplications of the local solves a second: dual systems of 32 x 32 to 64 x 64 from 64 features.
+    row : float
+        Seconds of a row that is decoded, checked and encoded, and of one that is written.
     read, write : float
-        Bytes of decoded columns a second; assumed.
+        Bytes of decoded columns a second, on a local disk; assumed, and less through a network.
+    task, stage, job : float
+        Seconds of a task besides its rows (files opened, written, synced, committed), of a stage in the
+        driver, and of a job (footers, manifest, lock, report).
     base : int
         Bytes of anonymous memory of a worker that has imported torch, FAISS and Arrow: 163 MiB after a first
         small solve, and room for the allocators.
     """
 
-    exact: float = 3.8e10
-    scan: float = 1.2e10
+    pair: float = 2.2e-9
+    exact: float = 1.6e11
+    listed: float = 3.5e-9
+    scan: float = 2.5e10
+    cluster: float = 2.3e10
+    query: float = 4e-6
+    neighbor: float = 3e-7
     rerank: float = 3.1e9
-    solve: float = 9.8e9
+    solve: float = 6e9
+    row: float = 3e-7
     read: float = 3e8
-    write: float = 1e8
+    write: float = 2.5e8
+    task: float = 0.015
+    stage: float = 0.02
+    job: float = 0.06
     base: int = 256 << 20
 
 
@@ -66,7 +84,18 @@ class Search:
         """Distances computed: q (nlist + nprobe n / nlist), or q n when exact."""
         if not self.nlist:
             return queries * self.rows
-        return queries * (self.nlist + min(self.nprobe, self.nlist) * self.rows // self.nlist)
+        return queries * (self.nlist + self.scanned)
+
+    @property
+    def scanned(self) -> int:
+        """Rows of lists that one query meets; 0 when exact."""
+        return min(self.nprobe, self.nlist) * self.rows // self.nlist if self.nlist else 0
+
+    def seconds(self, queries: int, width: int, constants: Constants = MEASURED) -> float:
+        """Seconds on one core to find the neighbors of `queries` queries of `width` numbers."""
+        each = constants.pair + width / constants.exact
+        listed = constants.listed + width / constants.scan
+        return queries * ((self.nlist or self.rows) * each + self.scanned * listed)
 
 
 @dataclass(frozen=True)
@@ -94,24 +123,26 @@ class Solve:
 
     @property
     def multiplications(self) -> int:
-        """Of one query's system: the smaller of primal (k m^2 + m^3/3) and dual (k^2 m + k^3/3); 4 k p for a
-        mean.
+        """Of one query's system: the smaller of primal (k m^2 + m^3/3) and dual (k^2 m + k^3/3), three times
+        with its spread; 4 k p for a mean.
         """
         k, m = self.k, self.m
         primal, dual = k * m * m + m**3 // 3, k * k * m + k**3 // 3
-        return 4 * k * self.p + (min(primal, dual) if m else 0)
+        return 4 * k * self.p + (min(primal, dual) * (3 if "spread" in self.want else 1) if m else 0)
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one task needs: bytes at its peak, distances, seconds on one core; `formula` says how the memory
-    was found.
+    """What one task needs: bytes at its peak, distances, seconds on one core, bytes of columns that it reads
+    and writes before compression; `formula` says how the memory was found.
     """
 
     memory: int
     distances: int
     seconds: float
     formula: str
+    read: int = 0
+    written: int = 0
 
 
 def predict_cost(
@@ -135,13 +166,18 @@ def predict_cost(
         f"(8 d={solve.d} + 2 x {row_bytes} input bytes + {PAIR} x k={solve.k} "
         f"+ 2 x {solve.answer} answer bytes) + tile {tile:,}"
     )
-    distances = search.distances(queries)
-    seconds = distances * solve.d / (constants.scan if search.nlist else constants.exact)
-    seconds += queries * (solve.k * solve.d / constants.rerank + solve.multiplications / constants.solve)
-    seconds += queries * (
-        (4 * solve.d + row_bytes) / constants.read + (solve.answer + row_bytes) / constants.write
+    work = solve.k * (constants.neighbor + solve.d / constants.rerank)
+    work += constants.query + solve.multiplications / constants.solve
+    read, written = 4 * solve.d + row_bytes, solve.answer + row_bytes
+    seconds = search.seconds(queries, solve.d, constants) + queries * work
+    return Estimate(
+        constants.base + search.resident + block * each + tile,
+        search.distances(queries),
+        seconds + _passed(queries, read, written, constants),
+        formula,
+        queries * read,
+        queries * written,
     )
-    return Estimate(constants.base + search.resident + block * each + tile, distances, seconds, formula)
 
 
 def assign_cost(
@@ -155,10 +191,23 @@ def assign_cost(
     """
     each = 2 * (8 * d + row_bytes) + 24
     formula = f"base {constants.base:,} + rows {rows:,} x (2 x (8 d={d} + {row_bytes} other bytes) + 24)"
-    seconds = rows * nlist * d / constants.exact + rows * (8 * d + row_bytes) * (
-        1 / constants.read + 1 / constants.write
+    size = 8 * d + row_bytes
+    seconds = rows * nlist * (constants.pair + d / constants.exact) + _passed(rows, size, size, constants)
+    return Estimate(
+        constants.base + rows * each, rows * nlist, seconds, formula, rows * size, rows * (size + 16)
     )
-    return Estimate(constants.base + rows * each, rows * nlist, seconds, formula)
+
+
+def train_cost(
+    rows: int, d: int, nlist: int, iterations: int, row_bytes: int = 0, constants: Constants = MEASURED
+) -> Estimate:
+    """The task of an index build that clusters a sample of `rows` rows into `nlist` lists, on one core.
+
+    memory as in `assign_cost`
+    """
+    found, distances = assign_cost(rows, d, 0, row_bytes, constants), iterations * rows * nlist
+    seconds = found.seconds + distances * d / constants.cluster
+    return replace(found, distances=distances, seconds=seconds, written=4 * d * nlist)
 
 
 def pack_cost(
@@ -173,5 +222,12 @@ def pack_cost(
         f"base {constants.base:,} + rows {rows:,} x (2 x (8 d={d} + {row_bytes} other bytes) "
         f"+ {code_bytes} code bytes + 8)"
     )
-    seconds = rows * (8 * d + row_bytes) * (1 / constants.read + 1 / constants.write)
-    return Estimate(constants.base + rows * each, 0, seconds, formula)
+    size = 8 * d + row_bytes
+    seconds = _passed(rows, size, size, constants)
+    read, written = rows * (size + 16), rows * (size + code_bytes)
+    return Estimate(constants.base + rows * each, 0, seconds, formula, read, written)
+
+
+def _passed(rows: int, read: int, written: int, constants: Constants) -> float:
+    """Seconds of a task to read rows of so many bytes, and to write as many."""
+    return constants.task + rows * (2 * constants.row + read / constants.read + written / constants.write)

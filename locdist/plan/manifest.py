@@ -9,7 +9,6 @@ and differences reported: answers may then differ in the last bits, which is no 
 half away.
 """
 
-import json
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,12 +17,15 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+from locdist.data.artefacts import packed, peeked, unpacked
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.plan.clearing import MANIFEST as MANIFEST
 from locdist.plan.clearing import OURS, anything_finished, check_ours, clear
 from locdist.plan.lock import hold
+from locdist.plan.records import CLAIM
 
 FORMAT = 1
 REMEDY = "Use --overwrite to replace what the folder holds, or write to another folder."
@@ -66,24 +68,21 @@ class Manifest:
 
     def to_json(self) -> str:
         """Indented JSON, for people as well."""
-        return json.dumps(asdict(self), indent=2, sort_keys=True) + "\n"
+        return packed(asdict(self), indent=2).decode() + "\n"
 
     @staticmethod
     def from_json(text: str | bytes) -> "Manifest":
-        """Read `to_json`; DataError for one of another version, or something that is no manifest."""
-        try:
-            content = json.loads(text)
-            version = content["format"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise DataError("a manifest of locdist", f"something else ({error!r})", REMEDY) from error
-        try:
-            pinned = tuple(Pinned(**file) for file in content.pop("snapshot"))
-            manifest = Manifest(**content, snapshot=pinned)
-        except (TypeError, KeyError, AttributeError) as error:
-            raise _of_another_version(version) from error
-        if version != FORMAT:
-            raise _of_another_version(version)
-        return manifest
+        """Read `to_json`; DataError for one of another version, one that was changed, or something that is no
+        manifest.
+        """
+        version = peeked(text, "format")
+        if type(version) is int and version != FORMAT:
+            raise DataError(
+                f"a manifest of format {FORMAT}",
+                f"one written by another version of locdist (format {version})",
+                f"Continue with the version that wrote it. {REMEDY}",
+            )
+        return unpacked(Manifest, text, f"a manifest of format {FORMAT}", MANIFEST, REMEDY)
 
 
 @dataclass(frozen=True)
@@ -151,6 +150,7 @@ def claim(folder: Store, manifest: Manifest, overwrite: bool = False) -> Claim:
         if standing.resumed:
             return standing
         notes = standing.notes
+    folder.write(CLAIM, uuid4().hex.encode())  # first: attempts of earlier requests stop here
     clear(folder, manifest.kind)
     folder.write(MANIFEST, manifest.to_json().encode())
     return Claim(_reread(manifest), resumed=False, notes=notes)
@@ -183,7 +183,7 @@ def differences(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any, 
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, after, f"{path}[{place}]")
-    elif old != new or type(old) is not type(new):
+    elif old != new or isinstance(old, bool) is not isinstance(new, bool):  # 1 is 1.0, and not True
         yield path, old, new
 
 
@@ -223,19 +223,7 @@ def _check_same(old: Manifest, new: Manifest) -> None:
 
 def _kind(folder: Store) -> object:
     """The kind of the request that a folder answers, as far as its manifest can be read, by any version."""
-    try:
-        content = json.loads(folder.read(MANIFEST)) if folder.exists(MANIFEST) else None
-    except ValueError:
-        return None
-    return content.get("kind") if isinstance(content, dict) else None
-
-
-def _of_another_version(version: object) -> DataError:
-    return DataError(
-        f"a manifest of format {FORMAT} with the fields of this version",
-        f"one written by another version of locdist (format {version})",
-        f"Continue with the version that wrote it. {REMEDY}",
-    )
+    return peeked(folder.read(MANIFEST), "kind") if folder.exists(MANIFEST) else None
 
 
 def _reread(manifest: Manifest) -> Manifest:

@@ -7,20 +7,21 @@ once to each worker; a task is a name and a few numbers. Outputs are named by wh
 is attempted again, by anybody, writes the same files.
 """
 
+import math
 import re
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
 from locdist.data.store import Store
-from locdist.errors import UsageError
-from locdist.plan.records import Record, Summing, Written, covers
+from locdist.errors import DataError, MachineError, UsageError
+from locdist.plan.records import NAME, Record, Summing, Written, claim_of, covers
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 Report = TypeVar("Report", covariant=True)
 
 
@@ -36,16 +37,22 @@ class Resources:
         Devices, >= 0.
     memory : int
         Bytes; 0 means unknown.
+    custom : mapping of str to float
+        What else workers were started with, by the names that the cluster gave it.
     """
 
     cpus: float = 1.0
     gpus: float = 0.0
     memory: int = 0
+    custom: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not (self.cpus > 0 and self.gpus >= 0 and self.memory >= 0):
+        amounts = (self.gpus, self.memory, *self.custom.values())
+        if not (self.cpus > 0 and min(amounts) >= 0 and math.isfinite(self.cpus + sum(amounts))):
             raise UsageError(
-                "cpus > 0, gpus >= 0 and memory >= 0", str(self), "Correct the resources of the run."
+                "cpus > 0, and gpus, memory and custom resources >= 0",
+                str(self),
+                "Correct the resources of the run.",
             )
 
     @property
@@ -53,19 +60,54 @@ class Resources:
         """Threads of the libraries inside one task."""
         return max(1, int(self.cpus))
 
+    def over(self, task: "Resources") -> int:
+        """How many such tasks this holds at a time; memory that is unknown holds any."""
+        memory = task.memory if self.memory else 0
+        asked = {**task.custom, "cpus": task.cpus, "gpus": task.gpus, "memory": memory}
+        has = {**self.custom, "cpus": self.cpus, "gpus": self.gpus, "memory": self.memory}
+        # 1 / 0.1 is ten, whatever the rounding.
+        return min(int(has.get(name, 0) / amount + 1e-9) for name, amount in asked.items() if amount)
+
+
+def holding(given: Resources | None, memory: int) -> Resources:
+    """The resources given for a run, with the memory predicted for a task unless it was named."""
+    given = given or Resources()
+    return replace(given, memory=given.memory or memory)
+
 
 @dataclass(frozen=True)
 class Attempt:
-    """One try of one task: where its outputs go (`folder`), its stage, and which try it is (1 for the
-    first).
+    """One try of one task: where its outputs go (`folder`), its stage, which try it is (1 for the first), and
+    the torch device that it may use.
 
-    `written` holds size and checksum of what `writer` wrote, so that nobody has to read it again.
+    `claim` is the word of the request that it belongs to (`records.claim_of`). `written` holds size and
+    checksum of what `writer` wrote, so that nobody has to read it again.
     """
 
     folder: Store
     stage: str
     number: int = 1
+    device: str = "cpu"
+    claim: str = ""
     written: dict[str, Written] = field(default_factory=dict, compare=False, repr=False)
+
+    def check_wanted(self) -> None:
+        """MachineError when the folder was given to another request while this attempt was under way;
+        DataError when it is another folder on this machine, which no driver has claimed.
+        """
+        claim = claim_of(self.folder)
+        if self.claim and not claim:
+            raise DataError(
+                f"the output folder {self.folder.uri} of the driver of this run",
+                f"another one, or none, on {socket.gethostname()}",
+                "Write to a folder that all machines of the run share, or to an object store.",
+            )
+        if claim != self.claim:
+            raise MachineError(
+                f"{self.folder.uri} to be written by the run that this attempt belongs to",
+                "a folder that was given to another request since",
+                "Nothing: what was computed is not wanted any more.",
+            )
 
     @contextmanager
     def writer(self, name: str) -> Iterator[pa.NativeFile]:
@@ -75,6 +117,7 @@ class Attempt:
         with self.folder.writer(name) as stream:
             summing = Summing(stream)
             yield pa.PythonFile(summing, "w")
+            self.check_wanted()
         self.written[name] = summing.written
 
 
@@ -126,15 +169,19 @@ class Stage:
     tasks : tuple of Task
     function : callable (Task, Attempt) -> Record
         What each task does. Picklable; a frozen dataclass with `__call__`, or a function of a module. Writes
-        the outputs through `attempt.writer` and returns a Record with `rows` and whatever else it knows.
+        the outputs through `attempt.writer` and returns a Record with `rows` and whatever else it knows. Its
+        `reads(task)`, where it has one, says in words for errors what a task reads.
     resources : Resources
         What each task needs.
+    formula : str
+        How their memory was predicted, for errors.
     """
 
     name: str
     tasks: tuple[Task, ...]
     function: Function
-    resources: Resources = Resources()
+    resources: Resources = field(default_factory=Resources)
+    formula: str = ""
 
     def __post_init__(self) -> None:
         _check_name("the name of a stage", self.name)

@@ -3,8 +3,9 @@
 A task's outputs are in place before its record is written, so a record without its outputs means that
 somebody removed them, and outputs without a record mean that a worker died in between; the first is dropped,
 the second is done again under the same names. Records are put-if-absent: of twins of one task (a worker that
-was given up for lost and came back) the first to commit wins. Nobody else writes while a task runs, hence
-records need no lock.
+was given up for lost and came back) the first to commit wins. Only they write while a
+task runs, hence records need no lock; who was abandoned before the folder was given to another request knows
+it by `claim_of`.
 
 When a stage is complete the driver joins its records in one file, so that opening the folder again costs one
 listing and one read for each stage instead of one for each task. Every step leaves a state that `history`
@@ -20,13 +21,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from locdist.data.artefacts import packed, unpacked
 from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError, MachineError
 
 COMMITS = "_locdist/commits"
+CLAIM = "_locdist/claim"
 ERRORS = "_locdist/errors"
 CHUNK = 1 << 20  # a checksum reads this many bytes at a time
 READERS = 8  # records read at a time: reading is waiting, on object stores above all
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")  # of a stage or a task
 _TEMPORARY = re.compile(r"(.*/)?\.[^/]+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 
 
@@ -74,14 +78,20 @@ class Record:
     host: str = ""
     pid: int = 0
 
+    def __post_init__(self) -> None:
+        for name in (self.stage, self.task):
+            if name and not NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of a stage or a task")
+
     def to_json(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        return packed(asdict(self)).decode()
 
     @staticmethod
-    def from_json(text: Text) -> "Record":
-        """Read `to_json`; ValueError or TypeError when it is something else."""
-        return Record(**json.loads(text))
+    def from_json(text: Text, place: str = "a record") -> "Record":
+        """Read `to_json`; DataError when it is something else, or was changed."""
+        remedy = "Delete that file to run its tasks again, or use --overwrite."
+        return unpacked(Record, text, "a commit record of this version of locdist", place, remedy)
 
 
 @dataclass(frozen=True)
@@ -177,18 +187,29 @@ def sealed(folder: Store, record: Record, outputs: Iterable[str], written: Mappi
     return replace(record, bytes=sizes, checksums={name: each.checksum for name, each in found.items()})
 
 
+def claim_of(folder: Store) -> str:
+    """Whose the folder is: another word for each request that it was given to, "" where nobody claimed it.
+
+    An attempt that was abandoned may live on in a worker that nobody could stop. It knows by this word
+    whether what it computed is still wanted.
+    """
+    return folder.read(CLAIM).decode() if folder.exists(CLAIM) else ""
+
+
 def commit(folder: Store, record: Record) -> Record:
     """Write the record unless the task has one; returns the one that counts."""
     name = _name(record.stage, record.task)
     if folder.create(name, record.to_json().encode()):
         return record
-    return Record.from_json(folder.read(name))
+    return _in_place(Record.from_json(folder.read(name), repr(name)), name)
 
 
 def committed(folder: Store, stage: str, task: str) -> Record | None:
     """The task's own record, if it has one already (a twin was quicker)."""
     name = _name(stage, task)
-    return Record.from_json(folder.read(name)) if folder.exists(name) else None
+    if not folder.exists(name):
+        return None
+    return _in_place(Record.from_json(folder.read(name), repr(name)), name)
 
 
 def history(folder: Store) -> History:
@@ -227,7 +248,7 @@ def compact(folder: Store, stage: str, records: Mapping[str, Record]) -> None:
     point loses nothing.
     """
     lines = [records[task].to_json() for task in sorted(records)]
-    folder.write(f"{COMMITS}/{stage}.jsonl", ("\n".join(lines) + "\n").encode())
+    folder.write(_joined(stage), ("\n".join(lines) + "\n").encode())
     with suppress(MachineError):  # a late twin may be writing its record there: what stays is equal
         folder.child(f"{COMMITS}/{stage}").remove_all()
 
@@ -236,7 +257,7 @@ def named_outputs(folder: Store, names: Sequence[str]) -> set[str]:
     """Outputs that the commit records among `names` tell of; records that cannot be read tell of none."""
     outputs: set[str] = set()
     for _, line in _lines(folder, [name for name in names if name.startswith(COMMITS + "/")]):
-        with suppress(ValueError, TypeError):
+        with suppress(DataError):
             outputs.update(Record.from_json(line).bytes)
     return outputs
 
@@ -250,9 +271,13 @@ def _name(stage: str, task: str) -> str:
     return f"{COMMITS}/{stage}/{task}.json"
 
 
+def _joined(stage: str) -> str:
+    return f"{COMMITS}/{stage}.jsonl"
+
+
 def _read_all(folder: Store, names: list[str]) -> list[Record]:
     """The records in these files, one for each task."""
-    records = [_parsed(line, name) for name, line in _lines(folder, names)]
+    records = [_in_place(Record.from_json(line, repr(name)), name) for name, line in _lines(folder, names)]
     return list({(record.stage, record.task): record for record in records}.values())
 
 
@@ -266,15 +291,15 @@ def _lines(folder: Store, names: list[str]) -> Iterator[tuple[str, bytes]]:
         yield from ((name, line) for line in text.splitlines())
 
 
-def _parsed(line: bytes, name: str) -> Record:
-    try:
-        return Record.from_json(line)
-    except (ValueError, TypeError) as error:
-        raise DataError(
-            "a commit record of this version of locdist",
-            f"{name!r}, which cannot be read ({error})",
-            "Delete that file to run its tasks again, or use --overwrite.",
-        ) from error
+def _in_place(record: Record, name: str) -> Record:
+    """The record, when it is of the stage and the task that its file is named by."""
+    if name in (_name(record.stage, record.task), _joined(record.stage)):
+        return record
+    raise DataError(
+        f"a record of the task that {name!r} is named by",
+        f"one of task {record.task!r} of stage {record.stage!r}",
+        "Delete that file to run its tasks again, or use --overwrite.",
+    )
 
 
 def _left(name: str) -> bool:

@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import json
 import math
+import numbers
 from bisect import bisect_left, bisect_right
 from typing import Any
 
@@ -81,8 +82,12 @@ def check_lists(codes: str | None, nlist: int | None) -> None:
         raise UsageError(
             "codes 'exact', 'fp16' or 'flat'", repr(codes), "Leave it out to let locdist choose."
         )
-    if nlist is not None and (type(nlist) is not int or nlist < 1):
+    if nlist is not None and not (_is_whole(nlist) and nlist >= 1):
         raise UsageError("nlist, a whole number of at least 1", repr(nlist), "Leave it out for about 2 √n.")
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _refuse_lists(rows: int, nlist: int | None) -> None:

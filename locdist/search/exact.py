@@ -17,6 +17,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+import locdist.search.forks  # noqa: F401 - what children of this process may do
 from locdist.data.columns import directions
 from locdist.errors import DataError, UsageError
 from locdist.local.neighborhood import Neighborhood, smallest
@@ -187,6 +188,8 @@ class Exact:
 
     def _outcomes(self, targets: ArrayLike | Tensor) -> dict[str, NDArray[Any]]:
         """Targets as numbers where they are numbers, as codes where they can be classes."""
+        if isinstance(_values(targets), np.ma.MaskedArray):
+            raise UsageError("targets of all rows", "a masked array", "Leave out the rows without a target.")
         outcomes: dict[str, NDArray[Any]] = {}
         if _values(targets).dtype.kind in "fiub":
             outcomes["target"] = matrix(targets, "targets").astype(np.float64)

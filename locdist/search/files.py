@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ from torch import Tensor
 from locdist.data.store import Store
 from locdist.errors import DataError
 from locdist.search.cache import Copy, local_copy
-from locdist.search.layout import LISTS, Layout, read_layout
+from locdist.search.intact import verify
+from locdist.search.layout import DAMAGED, LISTS, Layout, read_layout
 from locdist.search.lists import CodeFile, Lists
 from locdist.search.rows import Rows
 
+AGAIN = "Delete that copy and run the same again; if it stays so, the index is damaged: build it again."
 _MOST_OPEN = 8  # indexes at once in one process
 
 
@@ -30,15 +33,19 @@ class OpenFiles:
     copy: Copy
 
     def open(self) -> "OpenFiles":
-        """Map everything now, before threads share it."""
-        _ = self.rows.starts, self.center, self.layout.nlist and self.lists.open()
+        """Map everything now, before threads share it, and see that it fits together: FAISS and NumPy read
+        where they are told to.
+        """
+        try:
+            _ = self.rows.starts, self.center, self.layout.nlist and self.lists.open()
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            given = f"{type(error).__name__}: {error}"
+            raise DataError(f"an index as its manifest says in {self.copy.folder}", given, DAMAGED) from error
         return self
 
     @functools.cached_property
     def shards(self) -> tuple["MappedFile", ...]:
-        return tuple(
-            MappedFile.open(self.copy.folder / shard.name, shard.bytes) for shard in self.layout.shards
-        )
+        return tuple(MappedFile.open(self.copy.folder / shard.name) for shard in self.layout.shards)
 
     @functools.cached_property
     def rows(self) -> Rows:
@@ -47,7 +54,10 @@ class OpenFiles:
             {name: array(shard.batch.column(name)) for name in shard.batch.schema.names if name != "id"}
             for shard in self.shards
         )
-        return Rows(shards, classes=len(vocabulary["values"]) if vocabulary else 0)
+        rows = Rows(shards, classes=len(vocabulary.values) if vocabulary else 0)
+        for shard, file in zip(rows.shards, self.layout.shards, strict=True):
+            _check_shard(shard, file.rows, self.layout, rows.classes)
+        return rows
 
     @functools.cached_property
     def center(self) -> Tensor:
@@ -55,8 +65,9 @@ class OpenFiles:
 
     @functools.cached_property
     def lists(self) -> Lists:
-        table = MappedFile.open(self.copy.folder / LISTS, self.layout.sizes[LISTS]).batch
+        table = MappedFile.open(self.copy.folder / LISTS).batch
         shard_of, sizes = array(table.column("shard")), array(table.column("rows"))
+        _check_lists(shard_of, sizes, array(table.column("centroid")), self.layout)
         files = tuple(
             shard.codes(tuple(sizes[shard_of == number].tolist())) for number, shard in enumerate(self.shards)
         )
@@ -72,14 +83,7 @@ class MappedFile:
     batch: pa.RecordBatch
 
     @staticmethod
-    def open(path: Path, size: int) -> "MappedFile":
-        actual = path.stat().st_size if path.exists() else -1
-        if actual != size:
-            raise DataError(
-                f"{path.name} of {size} bytes in the index {path.parent}",
-                "no file" if actual < 0 else f"{actual} bytes",
-                "The index is damaged; build it again.",
-            )
+    def open(path: Path) -> "MappedFile":
         mapped = pa.memory_map(str(path))
         start = mapped.read_buffer(1).address
         mapped.seek(0)
@@ -88,7 +92,43 @@ class MappedFile:
     def codes(self, sizes: tuple[int, ...]) -> CodeFile:
         """The lists of this shard as FAISS reads them."""
         column = self.batch.column("codes" if "codes" in self.batch.schema.names else "key")
-        return CodeFile(str(self.path), column.values.buffers()[1].address - self.start, sizes)
+        codes = column.values.buffers()[1]
+        offset = codes.address - self.start
+        if not 0 <= offset <= self.path.stat().st_size - codes.size:
+            raise ValueError(f"{self.path.name} is compressed")
+        return CodeFile(str(self.path), offset, sizes)
+
+
+def _check_shard(shard: Mapping[str, NDArray[Any]], rows: int, layout: Layout, classes: int) -> None:
+    """ValueError for columns other than the manifest says."""
+    roles, needed = layout.roles, {"key", "row"}
+    needed |= {"feature"} if layout.features else set()
+    needed |= {"label"} if layout.vocabulary else set()
+    needed |= {"weight"} if roles.weight else set()
+    if needed - shard.keys():
+        raise ValueError(f"columns {', '.join(shard)} without {', '.join(sorted(needed - shard.keys()))}")
+    features = layout.features.width if layout.features else 0
+    widths = {"key": layout.width, "feature": features, "target": len(roles.target), "label": 1}
+    widths |= {"codes": layout.width}
+    for name, values in shard.items():
+        kind = "i" if name in ("row", "label") else "f"
+        shape = (rows,) if name in ("row", "weight") else (rows, widths[name])
+        if values.dtype.kind != kind or values.shape != shape:
+            raise ValueError(f"{name!r} of {values.dtype} {list(values.shape)}, not {list(shape)}")
+    if "label" in shard and rows and not 0 <= shard["label"].min() <= shard["label"].max() < classes:
+        raise ValueError(f"labels outside of the {classes} classes")
+
+
+def _check_lists(
+    shard_of: NDArray[Any], sizes: NDArray[Any], centroids: NDArray[Any], layout: Layout
+) -> None:
+    """ValueError for lists that do not lie where the manifest says."""
+    held = np.bincount(shard_of, sizes, len(layout.shards))  # refuses what is negative
+    wanted = [file.rows for file in layout.shards]
+    if held.tolist() != wanted or sizes.min() < 0 or (np.diff(shard_of) < 0).any():
+        raise ValueError(f"lists of {held.tolist()[:5]} rows in shards of {wanted[:5]}")
+    if centroids.dtype != np.float32 or centroids.shape != (layout.nlist, layout.width):
+        raise ValueError(f"centroids of {centroids.dtype} {list(centroids.shape)}")
 
 
 _OPEN: dict[tuple[str, str], OpenFiles] = {}
@@ -101,7 +141,9 @@ def opened(folder: str, fingerprint: str) -> OpenFiles:
     with _OPENING:
         if key not in _OPEN:
             layout = read_layout(folder, fingerprint)
-            copy = local_copy(Store.at(folder), fingerprint, (*layout.shards, layout.lists))
+            store, files = Store.at(folder), (*layout.shards, layout.lists)
+            copy = local_copy(store, fingerprint, files)
+            verify(copy.folder, files, DAMAGED if store.local is not None else AGAIN)
             _OPEN[key] = OpenFiles(layout, copy).open()
             if len(_OPEN) > _MOST_OPEN:
                 _OPEN.pop(next(iter(_OPEN)))

@@ -88,15 +88,15 @@ class Generation:
         """Whether every search is exact."""
         return self.layout.codes == "exact"
 
-    @functools.cached_property
+    @property
     def key(self) -> Encoding:
         """What makes a row's key."""
-        return Encoding.from_json(self.layout.key)
+        return self.layout.key
 
-    @functools.cached_property
+    @property
     def features(self) -> Encoding | None:
         """What makes a row's features; None when they are the key."""
-        return Encoding.from_json(self.layout.features) if self.layout.features else None
+        return self.layout.features
 
     def search(self, queries: Tensor, k: int, own: Tensor | None = None) -> Neighborhood:
         """The k nearest rows of encoded `queries` [q, d], sorted by home list; `own` [q] are source rows to
@@ -142,6 +142,10 @@ class Generation:
         """The neighborhood with the columns that `needs` names."""
         return self._files.rows.gather(hood, needs)
 
+    def keys(self, ids: Tensor) -> Tensor:
+        """Encoded keys [n, d] of stored rows `ids` [n]."""
+        return self._files.rows.take("key", ids)
+
     def sources(self, ids: Tensor) -> Tensor:
         """Source row [q, k] of stored rows `ids`; −1 where missing."""
         return self._files.rows.take("row", ids).where(ids >= 0, -1)
@@ -164,7 +168,7 @@ class Generation:
     def vocabulary(self) -> pa.Array | None:
         """Sorted classes that a vote can choose from."""
         told = self.layout.vocabulary
-        return None if told is None else pa.array(told["values"], pa.type_for_alias(told["type"]))
+        return None if told is None else told.array()
 
     def identify(self, ids: Tensor) -> pa.Array:
         """The user's ids (else the source rows) of stored rows `ids` [any shape], flattened; null where
@@ -173,7 +177,7 @@ class Generation:
         files = self._files
         flat = ids.reshape(-1).numpy()
         table = pa.chunked_array(
-            [shard.batch.column("id" if self.layout.roles["id"] else "row") for shard in files.shards]
+            [shard.batch.column("id" if self.layout.roles.id else "row") for shard in files.shards]
         )
         taken = table.take(pa.array(np.maximum(flat, 0)))
         missing = pa.scalar(None, taken.type)

@@ -2,16 +2,24 @@
 
 import dataclasses
 import hashlib
-import json
+import math
 import re
-from typing import Any
+from collections.abc import Iterator
 
+import pyarrow as pa
+
+from locdist.data.artefacts import packed, peeked, unpacked
+from locdist.data.dataset import Roles
+from locdist.data.encoding import Encoding
+from locdist.data.footers import FETCH, POINTER, is_pointer
 from locdist.data.store import Store
 from locdist.errors import DataError
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 LISTS = "lists.arrow"
+CODES = ("exact", "fp16", "flat")
+DAMAGED = "The index is damaged: copy it again, or build it again."
 _NAME = re.compile(r"(shards/)?[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -30,6 +38,43 @@ class ShardFile:
 
 
 @dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """The classes of a target with few distinct values: their type, in Arrow's words, and sorted values."""
+
+    type: str
+    values: tuple[str | int | float | bool, ...]
+
+    def __post_init__(self) -> None:
+        _ = self.array()
+
+    def array(self) -> pa.Array:
+        """The classes as an Arrow array of their type."""
+        return pa.array(self.values, pa.type_for_alias(self.type))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dropped:
+    """Values of one column that could not be used: their rows were left out."""
+
+    column: str
+    reason: str
+    rows: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Indexed:
+    """The data that was indexed: fingerprint, number of files and rows, bad rows left out, and notes for the
+    user.
+    """
+
+    fingerprint: str
+    files: int
+    rows: int
+    dropped: tuple[Dropped, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
 class Layout:
     """The manifest of a generation.
 
@@ -42,20 +87,18 @@ class Layout:
         What FAISS scans; "flat" on float32 keys reads the keys themselves.
     center, scale : tuple of float [d], float
         Codes are (key − center) · scale.
-    roles : dict
+    roles : Roles
         What the columns of the support are for.
-    key, features : dict
-        Encodings of the roles; `features` is None when the local model uses the key.
-    vocabulary : dict or None
-        Type and values of the classes of a target with few distinct values.
+    key, features : Encoding
+        Of the roles; `features` is None when the local model uses the key.
+    vocabulary : Vocabulary or None
+        The classes of a target with few distinct values.
     recall : float
         The target that searches are tuned to.
     shards : tuple of ShardFile
     lists : ShardFile
         The table of lists.
-    source : dict
-        Fingerprint, number of files and rows of the data indexed, and the bad rows dropped, by column and
-        reason.
+    source : Indexed
     versions : dict
         Of locdist, faiss, pyarrow and numpy that built it.
     """
@@ -67,15 +110,16 @@ class Layout:
     codes: str
     center: tuple[float, ...]
     scale: float
-    roles: dict[str, Any]
-    key: dict[str, Any]
-    features: dict[str, Any] | None
-    vocabulary: dict[str, Any] | None
+    roles: Roles
+    key: Encoding
+    features: Encoding | None
+    vocabulary: Vocabulary | None
     recall: float
     shards: tuple[ShardFile, ...]
     lists: ShardFile
-    source: dict[str, Any]
+    source: Indexed
     versions: dict[str, str]
+    format: int = FORMAT
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -84,27 +128,52 @@ class Layout:
 
     def to_json(self) -> bytes:
         """The manifest's bytes."""
-        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1).encode()
+        return packed(dataclasses.asdict(self), indent=1)
 
     @staticmethod
     def from_json(text: bytes, place: str) -> "Layout":
-        """Read a manifest; refuses other formats, and files outside the index folder."""
-        try:
-            fields = json.loads(text)
-            version = fields.pop("format")
-            if version == FORMAT:
-                fields["shards"] = tuple(ShardFile(**shard) for shard in fields["shards"])
-                fields["lists"] = ShardFile(**fields["lists"])
-                return Layout(**fields | {"center": tuple(fields["center"])})
-        except (ValueError, KeyError, TypeError, AttributeError) as cause:
+        """Read a manifest; refuses other formats, what does not fit together, and files outside the index
+        folder.
+        """
+        version = peeked(text, "format")
+        if type(version) is int and version != FORMAT:
             raise DataError(
-                "the manifest of an index generation", f"{place}: {cause!r}", "Build the index again."
-            ) from cause
-        raise DataError(
-            f"an index of format {FORMAT}",
-            f"{place} of format {version}",
-            "Build it again with this version of locdist.",
-        )
+                f"an index of format {FORMAT}",
+                f"{place} of format {version}, by locdist {_writer(text)}",
+                "Build it again with this version of locdist.",
+            )
+        what, remedy = "the manifest of an index generation", "Build the index again."
+        layout = unpacked(Layout, text, what, place, remedy)
+        for wrong in _mistakes(layout):
+            raise DataError(what, f"{place}: {wrong}", remedy)
+        return layout
+
+
+def _writer(text: bytes) -> str:
+    """The version that wrote a manifest, as far as it says."""
+    versions = peeked(text, "versions")
+    return str(versions.get("locdist", "?"))[:40] if isinstance(versions, dict) else "?"
+
+
+def _mistakes(layout: Layout) -> Iterator[str]:
+    """What does not fit together in a manifest."""
+    names = [file.name for file in (*layout.shards, layout.lists)]
+    counts = [layout.rows, layout.nlist, *(file.rows for file in layout.shards), layout.lists.bytes]
+    features = () if layout.features is None else layout.features.columns
+    if layout.codes not in CODES or (layout.codes == "exact") != (layout.nlist == 0):
+        yield f"codes {layout.codes!r} with {layout.nlist} lists"
+    if layout.metric != layout.roles.metric or not 0 < layout.recall <= 1:
+        yield f"metric {layout.metric!r}, recall {layout.recall}"
+    if min(counts) < 0 or layout.rows != sum(file.rows for file in layout.shards):
+        yield f"{layout.rows} rows, {sum(file.rows for file in layout.shards)} in its shards"
+    if not layout.shards or len(set(names)) < len(names) or layout.lists.name != LISTS:
+        yield f"files {names}"
+    if not layout.width == layout.key.width == len(layout.center) > 0:
+        yield f"a key of {layout.key.width} numbers, a center of {len(layout.center)}, width {layout.width}"
+    if not (0 < layout.scale < math.inf and all(map(math.isfinite, layout.center))):
+        yield f"scale {layout.scale}, center {layout.center[:3]}"
+    if {column.name for column in (*layout.key.columns, *features)} - set(layout.roles.columns):
+        yield "encodings of columns without a role"
 
 
 def read_manifest(folder: str) -> bytes:
@@ -116,7 +185,13 @@ def read_manifest(folder: str) -> bytes:
             f"{folder} without {MANIFEST}",
             "Build it, or run the same build command again to finish it.",
         )
-    return store.read(MANIFEST)
+    text = store.read(MANIFEST)
+    if not text or is_pointer(text):
+        given = POINTER if text else "an empty file"
+        raise DataError(
+            f"the manifest of an index at {store.path(MANIFEST)}", given, FETCH if text else DAMAGED
+        )
+    return text
 
 
 def digest(text: bytes) -> str:

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+import locdist.search.forks  # noqa: F401 - what children of this process may do
 from locdist.local.neighborhood import smallest
 
 _ENTRY = np.dtype(

@@ -70,23 +70,34 @@ class Rows:
     def distances(self, queries: Tensor, ids: Tensor, metric: str) -> Tensor:
         """Distances [q, k] of queries [q, d] to stored rows `ids` [q, k], inf where missing."""
         found = torch.full(ids.shape, torch.inf, dtype=self._precision)
-        for home in self._homes(ids.numpy()):
+        for home, asked in self._asked(ids.numpy()):
             first, end = self.starts[home : home + 2]
-            local = (ids - first).masked_fill_(ids >= end, -1)  # of earlier shards: negative, missing
-            here = distances(queries, self.shards[home]["key"], local, metric)
-            found = torch.minimum(found, here)
+            local = ids[asked] - first  # of earlier shards: negative, missing
+            local.masked_fill_(local >= int(end - first), -1)
+            here = distances(queries[asked], self.shards[home]["key"], local, metric)
+            found[asked] = torch.minimum(found[asked], here)
         return found
 
     @functools.cached_property
     def _precision(self) -> torch.dtype:
         return torch.float32 if self.shards[0]["key"].dtype == np.float32 else torch.float64
 
-    def _homes(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The shards that rows lie in."""
+    def _asked(self, ids: NDArray[np.int64]) -> Iterator[tuple[int, Any]]:
+        """The shards that rows `ids` [q, k] lie in, each with the queries that have some there: an index of
+        many shards costs no more than the few that each query meets.
+        """
         first, last = self._span(ids)
         if first == last:
-            return np.array([first])
-        return np.flatnonzero(np.bincount(np.searchsorted(self.starts, ids[ids >= 0], side="right") - 1))
+            yield first, slice(None)
+            return
+        queries, homes = np.nonzero(ids >= 0)[0], self._homes(ids[ids >= 0])
+        met = np.unique(homes * len(ids) + queries)
+        for home, asked in _groups(met // len(ids)):
+            yield home, torch.from_numpy(met[asked] % len(ids))
+
+    def _homes(self, ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The shard of each row."""
+        return np.searchsorted(self.starts, ids, side="right") - 1
 
     def _span(self, ids: NDArray[np.int64]) -> tuple[int, int]:
         """The first and the last shard that rows lie in."""
@@ -96,11 +107,9 @@ class Rows:
 
     def _collect(self, column: str, wanted: NDArray[np.int64]) -> NDArray[Any]:
         """Rows that lie in several shards."""
-        homes = np.searchsorted(self.starts, wanted, side="right") - 1
-        some = self.shards[0][column]
+        homes, some = self._homes(wanted), self.shards[0][column]
         values = np.empty((len(wanted), *some.shape[1:]), some.dtype)
-        for home in np.flatnonzero(np.bincount(homes)):
-            here = np.flatnonzero(homes == home)
+        for home, here in _groups(homes):
             values[here] = np.take(self.shards[home][column], wanted[here] - self.starts[home], axis=0)
         return values
 
@@ -144,3 +153,11 @@ class Rows:
             keys = shard["key"]
             for first in range(0, len(keys), rows):
                 yield int(start) + first, keys[first : first + rows]
+
+
+def _groups(homes: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each number in `homes` [n], and where it stands."""
+    order = np.argsort(homes, kind="stable")
+    begins = np.flatnonzero(np.diff(homes[order], prepend=-1))
+    for here in np.split(order, begins[1:]):
+        yield int(homes[here[0]]), here

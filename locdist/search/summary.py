@@ -3,18 +3,9 @@
 from dataclasses import dataclass
 
 from locdist.search.build import EXACT_ROWS, choose
-from locdist.search.layout import Layout
+from locdist.search.layout import Dropped, Layout
 
 _CODES = {"flat": "single precision codes", "fp16": "half precision codes"}
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Values of one column that could not be used: their rows were left out."""
-
-    column: str
-    reason: str
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -52,14 +43,14 @@ class Summary:
         """What a manifest says."""
         return Summary(
             rows=layout.rows,
-            left_out=layout.source["rows"] - layout.rows,
+            left_out=layout.source.rows - layout.rows,
             width=layout.width,
-            target=tuple(layout.roles["target"]),
+            target=layout.roles.target,
             metric=layout.metric,
             codes=layout.codes,
             nlist=layout.nlist,
             why=_why(layout),
-            dropped=tuple(Dropped(**each) for each in layout.source["dropped"]),
+            dropped=layout.source.dropped,
         )
 
     def __str__(self) -> str:
@@ -77,8 +68,7 @@ class Summary:
 
 def _why(layout: Layout) -> str:
     """What `choose` decided by, or that it was asked for something else."""
-    rows = layout.source["rows"]
-    if choose(rows, layout.width, 1, layout.metric).codes != layout.codes:
+    if choose(layout.rows, layout.width, 1, layout.metric).codes != layout.codes:
         return "asked for"
     if layout.metric == "ip":
         return "the inner product has no lists"

@@ -2,6 +2,7 @@
 
 import functools
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from locdist.data.artefacts import packed, unpacked
 from locdist.data.columns import matrix
 from locdist.data.dataset import Dataset, dataset
 from locdist.data.encoding import Encoding, spread_warning
@@ -20,6 +22,11 @@ from locdist.data.source import Span
 from locdist.errors import DataError, UsageError
 
 RNG = np.random.default_rng(0)
+
+
+def stored(value: Any) -> Any:
+    """A value as it is read from the file that holds it."""
+    return unpacked(type(value), packed(asdict(value)), "a value", "a file", "Write it again.")
 
 
 def profiled(made: Dataset, span: Span | None = None) -> Profile:
@@ -164,7 +171,7 @@ CLASSES: list[tuple[Any, str, tuple[Any, ...]]] = [
 @pytest.mark.parametrize("labels, kind, classes", CLASSES)
 def test_c63_classes_keep_their_type(labels: pa.Array, kind: str, classes: tuple[Any, ...]) -> None:
     made = dataset(pa.table({"x": [1.0, 2.0], "y": labels}), key="x", target="y")
-    found = Profile.from_json(json.loads(json.dumps(profiled(made).to_json()))).column("y").classes
+    found = stored(profiled(made)).column("y").classes
     assert found is not None
     assert (found.type, found.values) == (kind, classes)
     assert found.array().type == pa.type_for_alias(kind)
@@ -295,8 +302,8 @@ def test_an_encoding_is_stored_as_text() -> None:
     made = dataset(mixed(30), key=[*NUMBERS, "color", "e"], scaling="standard", metric="cosine")
     profile = profiled(made)
     encoding = Encoding.fit(profile, made.roles)
-    assert Encoding.from_json(json.loads(json.dumps(encoding.to_json(), allow_nan=False))) == encoding
-    assert Profile.from_json(json.loads(json.dumps(profile.to_json(), allow_nan=False))) == profile
+    assert stored(encoding) == encoding
+    assert stored(profile) == profile
 
 
 @pytest.mark.parametrize("cuts", [(60,), (1, 2, 30), (7, 8, 23, 59)])
@@ -311,7 +318,7 @@ def test_the_most_frequent_length_is_right_whatever_the_partitions(
     spans = [Span(start, stop) for start, stop in zip((0, *cuts), (*cuts, 60), strict=True) if start < stop]
     parts = [Profiles.of(table.slice(span.start, span.rows), made, span.start) for span in spans]
     whole = functools.reduce(Profiles.merge, parts[::-1] if backwards else parts)
-    assert Profiles.from_json(json.loads(json.dumps(whole.to_json(), allow_nan=False))) == whole
+    assert stored(whole) == whole
     profile = whole.settled()
     told = {(bad.column, bad.reason): (bad.count, [one.row for one in bad.examples]) for bad in profile.bad}
     expected = {"null": (2, [5, 41]), "wrong length": (3, [0, 40, 41])}

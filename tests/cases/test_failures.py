@@ -6,7 +6,8 @@ from locdist.data.store import Store
 from locdist.errors import DataError, MachineError
 from locdist.execute.events import Failure
 from locdist.execute.loop import _failed
-from tests.system.small_job import Write, small_job
+from locdist.testing.tasks import small_job
+from tests.system.small_job import Write
 
 
 @pytest.mark.parametrize("kinds, raised, first, others", [

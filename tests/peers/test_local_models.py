@@ -5,7 +5,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import Ridge
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor, RadiusNeighborsRegressor
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from statsmodels.api import OLS, WLS, add_constant
 from statsmodels.nonparametric.kernel_regression import KernelReg
 from torch import Tensor
@@ -14,7 +14,6 @@ from locdist.local.answers import WANTS, Answers, Status
 from locdist.local.kernels import Nearest, kernel
 from locdist.local.layer import Layer
 from locdist.local.models import Constant, Linear, LocalModel, Vote
-from locdist.local.neighborhood import Neighborhood
 from locdist.local.solve import design, solve
 from tests.laws.brute import Brute, column
 
@@ -196,74 +195,6 @@ def test_hat_matrix_of_geographically_weighted_regression() -> None:
         row = np.linalg.solve(r, (q * root[:, None]).T)[0]
         trace += row[distance == 0].sum()
     assert (answers.smoother * own).sum().item() == pytest.approx(trace, rel=1e-11)
-
-
-def test_c02_fewer_rows_than_k() -> None:
-    keys = np.array([[0, 0], [1, 0], [0, 1.0]])
-    answers = ask(
-        Layer(5, kernel("uniform"), Constant()), keys, np.array([10, 20, 30.0]), np.zeros((1, 2)), WANTS
-    )
-    assert answers.values.item() == 20.0
-    assert answers.status.item() == Status.FEW
-    assert answers.effective is not None
-    assert answers.effective.item() == pytest.approx(3)
-    hood = Neighborhood(
-        torch.full((1, 2), 3.4e38), torch.full((1, 2), -1), targets=torch.ones(1, 2, 1).double()
-    )
-    assert Layer(2, kernel("uniform"), Constant()).solve(hood).status.item() == Status.EMPTY
-
-
-@pytest.mark.parametrize("name", ["uniform", "tricube", "gaussian", "laplace", "triangular"])
-def test_c03_query_equals_its_neighbors(name: str) -> None:
-    keys, targets = np.array([[0.0], [0.0], [2.0]]), np.array([1.0, 2.0, 30.0])
-    queries = np.array([[0.0], [1e-200]])
-    close(ask(Layer(2, kernel(name), Constant()), keys, targets, queries).values[:, 0], [1.5, 1.5], 1e-12)
-    close(ask(Layer(2, kernel(name), Linear()), keys, targets, queries).values[:, 0], [1.5, 1.5], 1e-12)
-
-
-@pytest.mark.parametrize("model", [Constant(), Vote()], ids=str)
-def test_c05_weights_that_underflow(model: LocalModel) -> None:
-    codes = isinstance(model, Vote)
-    targets = column([0, 1], torch.int64) if codes else column([1.0, 2.0])
-    index = Brute(column([0.0, 1.0]), targets, classes=2)
-    queries = column([50.0, 0.4])
-    answers = Layer(2, kernel("gaussian", 1.0), model)(index, queries)
-    close(answers.values[0], [0.0, 1.0] if codes else [2.0], 1e-12)
-    assert answers.status.tolist() == [Status.LOW_SUPPORT, Status.OK]
-    compact = Layer(2, kernel("triangular", 1.0), model)(index, queries)
-    assert compact.values[0].isnan().all()
-    assert compact.status.tolist() == [Status.EMPTY, Status.OK]
-    close(compact.values[1], [0.6, 0.4] if codes else [1.4], 1e-12)
-
-
-def test_c21_constant_column() -> None:
-    x = np.linspace(0, 1, 20)
-    keys, queries = np.c_[x, np.ones(20)], torch.tensor([[0.5, 1.0], [0.5, 0.0]]).double()
-    for width in (0.3, 0.3001):
-        index = Brute(column(x), column(2 * x + 1), torch.as_tensor(keys))
-        answers = Layer(20, kernel("epanechnikov", width), Linear())(index, queries[:, :1], queries)
-        close(answers.values[:, 0], [2.0, 2.0], 1e-9)
-        assert answers.status.tolist() == [Status.RANK_DEFICIENT] * 2
-
-
-def test_c28_pure_neighborhoods() -> None:
-    keys = torch.tensor([[0.0]] * 5 + [[9.0]] * 5).double()
-    index = Brute(keys, column([0] * 5 + [1] * 5, torch.int64), classes=2)
-    answers = Layer(3, kernel("tricube"), Vote())(index, column([0.0, 9.0]), want=WANTS)
-    assert answers.values.tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    assert answers.spread is not None
-    assert answers.spread.tolist() == [[0.0, 0.0], [0.0, 0.0]]
-
-
-def test_c30_radius_finds_nobody() -> None:
-    keys, targets = np.arange(4.0)[:, None], np.array([0.0, 0, 1, 1])
-    answers = ask(
-        Layer(4, kernel("uniform", 1.0), Constant()), keys, targets, np.array([[-2.0], [0.0], [2.0]]), WANTS
-    )
-    assert answers.status.tolist() == [Status.EMPTY, Status.OK, Status.OK]
-    assert answers.values[0].isnan().all()
-    peer = RadiusNeighborsRegressor(1.0).fit(keys, targets).predict([[0.0], [2.0]])
-    close(answers.values[1:, 0], peer, 1e-12)
 
 
 def test_c60_collinear_neighbors() -> None:

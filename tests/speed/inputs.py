@@ -37,6 +37,10 @@ class Sizes:
         Queries that scikit-learn answers.
     tasks : int
         Tasks of the overhead row.
+    long_tasks, long_rows : int
+        Tasks on each executor of the rows about clusters, and the queries of each.
+    planned : tuple of int
+        Rows of the small jobs whose time is predicted.
     codes : str, optional
         Of the index; locdist chooses by default.
     """
@@ -49,6 +53,9 @@ class Sizes:
     many: int = 10
     peer_queries: int = 10_000
     tasks: int = 200
+    long_tasks: int = 100
+    long_rows: int = 25_000
+    planned: tuple[int, ...] = (300, 20_000, 200_000)
     codes: str | None = None
 
 

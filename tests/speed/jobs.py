@@ -147,6 +147,14 @@ def tiny_tasks(method: Method, index: Generation, queries: Path, count: int) -> 
     )
 
 
+def long_tasks(method: Method, index: Generation, queries: Path, count: int, rows: int) -> Stage:
+    """Tasks of `predict`, each over the same queries, so that each takes as long."""
+    question = replace(asked(method, index, queries)[1], index=index)
+    names = [f"part-{number:05}" for number in range(count)]
+    tasks = tuple(Task(name, (f"{name}.parquet",), (0, rows), rows) for name in names)
+    return Stage("predict", tasks, question)
+
+
 def milliseconds_a_task(stage: Stage, folder: Path, executor: Local) -> float:
     """Milliseconds that a worker spends on each task once all workers have opened what they need."""
     clock = Clock()

@@ -1,8 +1,8 @@
-"""The rows of the table, as issue 2 states them: what is measured, against what, and its reach."""
+"""The rows of the table: what is measured, against what, and its reach."""
 
 import functools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,10 @@ from locdist.jobs.build_index import build_index
 from locdist.methods.named import local_linear, local_mean, method
 from locdist.plan.records import history
 from locdist.search.generation import Generation
+from tests.speed.clusters import Pace, pace
 from tests.speed.inputs import KEY, TARGET, Inputs, Matrix, read
-from tests.speed.jobs import Job, Watch, empty_tasks, milliseconds_a_task, tiny_tasks
+from tests.speed.jobs import Job, Watch, empty_tasks, long_tasks, milliseconds_a_task, tiny_tasks
+from tests.speed.outlook import outcomes
 from tests.speed.peers import Faiss, Sklearn
 from tests.speed.timing import Time, interleaved, timed
 
@@ -121,6 +123,20 @@ class Bench:
         }
         return makers[name]()
 
+    @functools.cached_property
+    def paces(self) -> dict[str, Pace]:
+        """What was measured by executor."""
+        return {}
+
+    def pace(self, name: str) -> Pace:
+        """How an executor gets through tasks of about a second; measured once."""
+        if name not in self.paces:
+            job, report = self.mean
+            index, sizes = self.index.probing(report.nprobe), self.inputs.sizes
+            stage = long_tasks(job.method, index, self.inputs.queries, sizes.long_tasks, sizes.long_rows)
+            self.paces[name] = pace(name, stage, self.inputs.root / f"long-{name}", self.workers)
+        return self.paces[name]
+
     def note(self, name: str, told: str, figure: Any) -> None:
         """A line above the table, and its figure."""
         print(told, flush=True)
@@ -193,12 +209,45 @@ def overhead_row(bench: Bench, times: Times) -> Row:
     )  # fmt: skip
 
 
+def cluster_row(bench: Bench, times: Times, name: str) -> Row:
+    ours, local = bench.pace(name), bench.pace("local")
+    ratio, count = ours.seconds / local.seconds, bench.inputs.sizes.long_tasks
+    overhead = {which: 1000 * (bench.workers * pace.seconds - pace.inside) for which, pace in
+                (("local", local), (name, ours))}  # fmt: skip
+    told = [f"{which}: {ms:.0f} ms a task outside of it" for which, ms in overhead.items()]
+    sizes = f"driver {ours.driver >> 20} MiB, worker {ours.worker >> 20} MiB"
+    bench.note(
+        f"{name} tasks", f"{name}: start-up {ours.startup:.1f} s, {sizes}; {'; '.join(told)}", overhead
+    )
+    return Row(
+        f"{count} tasks of {local.inside:.1f} s on {name}", f"{ours.seconds * count:.1f} s",
+        "local", f"{local.seconds * count:.1f} s", f"{ratio:.2f} x", "<= 1.25 x", ratio <= 1.25,
+        asdict(ours) | {"ratio": ratio, "local": asdict(local), "overhead": overhead},
+    )  # fmt: skip
+
+
+def plan_row(bench: Bench, times: Times) -> Row:
+    told = outcomes(bench.inputs.root / "planned", Local(bench.workers), bench.inputs.sizes.planned)
+    for outcome in told:
+        bench.note(outcome.job, str(outcome), outcome.ratio)
+    ratios = sorted(max(each.ratio, 1 / each.ratio) for each in told)
+    return Row(
+        f"plans of {len(told)} small jobs: predicted time", f"{sum(each.predicted for each in told):.1f} s",
+        "measured", f"{sum(each.measured for each in told):.1f} s",
+        f"within {ratios[-1]:.1f} x", "within 3 x each", ratios[-1] <= 3,
+        {each.job: each.ratio for each in told},
+    )  # fmt: skip
+
+
 ROWS: dict[str, tuple[tuple[str, ...], Callable[[Bench, Times], Row]]] = {
     "mean": (("mean", "search", "slices"), mean_row),
     "linear": (("mean", "linear"), linear_row),
     "scikit-learn": (("mean", "scikit-learn"), sklearn_row),
     "memory": ((), memory_row),
     "overhead": ((), overhead_row),
+    "plan": ((), plan_row),
+    "ray": ((), functools.partial(cluster_row, name="ray")),
+    "dask": ((), functools.partial(cluster_row, name="dask")),
 }
 """What each row has timed, and how it is made of the times."""
 

@@ -12,8 +12,9 @@ from tests.speed.peers import agreement, tricube
 from tests.speed.rows import ROWS
 
 TINY = Sizes(
-    support=8_000, queries=800, width=16, intrinsic=4, k=10, many=2, peer_queries=100, tasks=12, codes="fp16"
-)
+    support=8_000, queries=800, width=16, intrinsic=4, k=10, many=2, peer_queries=100, tasks=12,
+    long_tasks=12, long_rows=300, planned=(300,), codes="fp16",
+)  # fmt: skip
 
 pytestmark = pytest.mark.slow
 
@@ -66,6 +67,23 @@ def test_memory_of_a_worker_is_told_alike_by_records_and_by_the_kernel(result):
     _, rows = result
     told, seen = rows[list(ROWS).index("memory")].figures["many"]
     assert seen == pytest.approx(told, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["ray", "dask"])
+def test_the_same_tasks_run_on_a_cluster(result, name):
+    _, rows = result
+    told = rows[list(ROWS).index(name)].figures
+    assert told["inside"] > 0
+    assert 0 < told["seconds"] < 60
+    assert told["worker"] > 50 << 20
+
+
+def test_plans_of_small_jobs_are_compared_with_what_they_took(result):
+    _, rows = result
+    row = rows[list(ROWS).index("plan")]
+    assert list(row.figures) == ["index 300", "knn 300", "local-linear 300", "neighbors 300"]
+    assert all(ratio > 0 for ratio in row.figures.values())
+    assert row.met == (float(row.ratio.split()[1]) <= 3)
 
 
 def test_every_way_of_running_tiny_tasks_is_told(result):

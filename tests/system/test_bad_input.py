@@ -16,6 +16,7 @@ from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError, TooManyBadRows, UsageError
 from locdist.jobs.status import status
 from locdist.plan.records import history
+from locdist.search.layout import Dropped
 from tests.system import generated
 from tests.system.generated import parts, read, write
 
@@ -251,7 +252,7 @@ def test_bad_rows_of_the_support_raise_or_are_dropped(column: str, value: Any, r
         ld.open_index(tmp_path / "index")
     index = ld.build_index(support, tmp_path / "dropped", bad="drop")
     assert index.layout.rows == 298
-    assert index.layout.source["dropped"] == [{"column": column, "reason": reason, "rows": 2}]
+    assert index.layout.source.dropped == (Dropped(column, reason, 2),)
     rest = SUPPORT.slice(0, 290).combine_chunks()
     rest = pa.concat_tables([rest, SUPPORT.slice(291, 8)])
     clean = ld.build_index(ld.dataset(rest, **ROLES), tmp_path / "clean")

@@ -17,6 +17,7 @@ from locdist.errors import DataError, UsageError
 from locdist.execute.events import StageStarted, TaskFinished
 from locdist.jobs import build_index
 from locdist.search import build
+from locdist.search.layout import Dropped
 
 RNG = np.random.default_rng(0)
 ROWS = 3000
@@ -79,7 +80,7 @@ def test_a_stopped_build_of_data_in_memory_goes_on(small, table: pa.Table, tmp_p
     assert (tmp_path / "index/_locdist/memory").stat().st_size == pinned["size"]
     index, told = watched(table, tmp_path / "index")
     assert not [event for event in told if isinstance(event, TaskFinished)]
-    assert index.layout.source["fingerprint"] == support.source.fingerprint
+    assert index.layout.source.fingerprint == support.source.fingerprint
 
 
 def test_a_shard_reads_the_batches_that_hold_its_lists(monkeypatch: pytest.MonkeyPatch):
@@ -106,10 +107,10 @@ def test_a_shard_reads_the_batches_that_hold_its_lists(monkeypatch: pytest.Monke
 def test_columns_that_decide_alone_are_noted(tmp_path: Path):
     rows = {"a": RNG.normal(size=200), "b": RNG.normal(size=200) * 1e6}
     support = ld.dataset(rows, key=["a", "b"], scaling="none")
-    (note,) = ld.build_index(support, tmp_path / "index").layout.source["notes"]
+    (note,) = ld.build_index(support, tmp_path / "index").layout.source.notes
     assert note.startswith("'b' spreads")
     level = ld.dataset(rows, key=["a", "b"])
-    assert ld.build_index(level, tmp_path / "level").layout.source["notes"] == []
+    assert ld.build_index(level, tmp_path / "level").layout.source.notes == ()
 
 
 def test_a_row_far_out_takes_no_digits_from_the_others(tmp_path: Path):
@@ -124,7 +125,7 @@ def test_a_row_far_out_takes_no_digits_from_the_others(tmp_path: Path):
     for codes in ("flat", "fp16"):
         index = ld.build_index(support, tmp_path / codes, codes=codes)
         assert index.layout.codes == "flat"
-        assert [note[:9] for note in index.layout.source["notes"]] == ["codes are"] * (codes == "fp16")
+        assert [note[:9] for note in index.layout.source.notes] == ["codes are"] * (codes == "fp16")
         report = ld.predict(ld.knn(10), index, queries, tmp_path / f"{codes}-out")
         assert report.recall.high >= 0.99
         assert report.recall.mean >= 0.98
@@ -143,9 +144,9 @@ def test_keys_at_the_mean_have_no_direction(tmp_path: Path):
     assert not (tmp_path / "index/manifest.json").exists()
     dropped = ld.build_index(ld.dataset(rows, **roles), tmp_path / "dropped", bad="drop")
     assert dropped.layout.rows == 2
-    assert dropped.layout.source["dropped"] == [{"column": "x", "reason": "zero vector", "rows": 3}]
+    assert dropped.layout.source.dropped == (Dropped("x", "zero vector", 3),)
     weighed = ld.build_index(ld.dataset(rows, **roles, weight="w"), tmp_path / "weighed", bad="drop")
-    told = {(each["column"], each["reason"]): each["rows"] for each in weighed.layout.source["dropped"]}
+    told = {(each.column, each.reason): each.rows for each in weighed.layout.source.dropped}
     assert told == {("w", "negative"): 1, ("x", "zero vector"): 2}
     with pytest.raises(DataError, match=r"at least 1 good rows of the support; got 0 in a sample of 5"):
         ld.build_index(ld.dataset({"x": np.ones(5)}, **roles), tmp_path / "constant", bad="drop")
@@ -164,7 +165,7 @@ def test_vectors_of_another_length_are_bad_rows_of_the_support(tmp_path: Path):
         ld.build_index(support, tmp_path / "index")
     index = ld.build_index(support, tmp_path / "dropped", bad="drop")
     assert (index.layout.rows, index.layout.width) == (29, 2)
-    assert index.layout.source["dropped"] == [{"column": "e", "reason": "wrong length", "rows": 1}]
+    assert index.layout.source.dropped == (Dropped("e", "wrong length", 1),)
 
 
 def test_ids_and_categories_of_a_dictionary_type(tmp_path: Path):
@@ -173,7 +174,7 @@ def test_ids_and_categories_of_a_dictionary_type(tmp_path: Path):
     table = pa.table({"x": [1.0, 2.0, 3.0, 4.0], "color": colors, "id": names})
     support = ld.dataset(table, key=["x", "color"], id="id")
     index = ld.build_index(support, tmp_path / "index", bad="drop")
-    assert index.layout.source["notes"] == ["key: color is one-hot of 2 categories"]
+    assert index.layout.source.notes == ("key: color is one-hot of 2 categories",)
     found = ld.neighbors(index, {"x": [2.1], "color": ["blue"]}, k=3)
     assert [each["id"] for each in found["neighbors"][0].as_py()] == ["a", "c", "b"]
 

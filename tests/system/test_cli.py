@@ -79,18 +79,31 @@ print("MODULES", *sys.modules)
         "plan",
         "status",
         "methods",
+        "run",
+        "schema",
     ):
         assert word in text
     assert not {"torch", "faiss", "pyarrow", "pandas", "numpy", "ray", "dask"} & set(loaded.split())
 
 
 @pytest.mark.parametrize(
-    "verb", ["index", "predict", "neighbors", "transform", "evaluate", "explain", "status"]
+    "verb", ["index", "predict", "neighbors", "transform", "evaluate", "explain", "status", "run", "schema"]
 )
 def test_every_command_teaches_with_an_example(verb):
     done = cli(verb, "--help")
     assert done.exit_code == 0
     assert f"locdist {verb} " in done.output
+
+
+def test_doctor_says_what_there_is_and_exits_with_4_when_it_does_not_go_together(monkeypatch):
+    monkeypatch.delenv("KMP_DUPLICATE_LIB_OK", raising=False)
+    found = cli("doctor", "--json")
+    assert found.exit_code == 0
+    assert set(json.loads(found.stdout)["versions"]) >= {"python", "locdist", "torch", "faiss-cpu"}
+    monkeypatch.setenv("KMP_DUPLICATE_LIB_OK", "TRUE")
+    found = cli("doctor")
+    assert found.exit_code == 4
+    assert "Unset it." in found.stdout
 
 
 def test_version_and_methods():
@@ -131,7 +144,7 @@ def test_index_says_what_it_is_and_continues(world, tmp_path):
     assert (told["kind"], told["state"]) == ("build-index", "finished")
     layout = ld.open_index(tmp_path / "index").layout
     assert layout.recall == 0.9
-    assert layout.roles["key"] == [["east", 1.0], ["north", 1.0], ["rooms", 2.0]]
+    assert layout.roles.key == (("east", 1.0), ("north", 1.0), ("rooms", 2.0))
 
 
 def test_predict_has_every_option(world, tmp_path):
@@ -398,11 +411,17 @@ def test_a_file_that_is_not_parquet(world, tmp_path):
     (("--keep", "twon"), "Did you mean 'town'?"),
     (("--bandwidth", "wide"), "nearest:1.5"),
     (("--bandwidth", "-1"), "positive"),
-    (("--max-bad", "some"), "--max-bad 0.1%"),
+    (("--max-bad", "some"), "0.1%"),
     (("--limit", "0"), "at least one row"),
     (("--workers", "0"), "workers"),
-    (("--executor", "ray"), "not there yet"),
-    (("--executor", "spark"), "local"),
+    (("--executor", "rya"), "Did you mean 'ray'?"),
+    (("--address", "tls://here:8786"), "no address with executor 'local'"),
+    (("--executor", "dask", "--processes"), "no processes with executor 'dask'"),
+    (("--resources", "cpus"), "NAME=AMOUNT"),
+    (("--resources", "cpus=two"), "'cpus=two'"),
+    (("--resources", "memory=6 cows"), "6GiB"),
+    (("--resources", "cpus=0"), "cpus > 0"),
+    (("--executor", "spark"), "local, ray, dask"),
     (("-m", "local-vote"), "single target of classes"),
 ])  # fmt: skip
 def test_wrong_words_are_named_with_what_to_do(world, tmp_path, words, said):
@@ -531,6 +550,15 @@ def test_max_bad_that_means_nothing(given):
         options.max_bad(given)
 
 
+@pytest.mark.parametrize("given, meant", [
+    (["cpus=2,memory=6GiB", "gpus=0.5"], {"cpus": 2.0, "memory": 6 << 30, "gpus": 0.5, "custom": {}}),
+    (["fast_disk=1"], {"custom": {"fast_disk": 1.0}}),
+    (None, {"custom": {}}),
+])  # fmt: skip
+def test_resources(given, meant):
+    assert options.amounts(given) == meant
+
+
 def test_parameters_are_json_where_they_can_be():
     given = ["k=3", "kernel=tricube", 'bandwidth={"nearest": 2}', "note=a=b"]
     assert options.parameters(given) == {
@@ -543,6 +571,29 @@ def test_parameters_are_json_where_they_can_be():
 def test_the_continuing_command_can_be_pasted():
     words = ["/somewhere/locdist", "predict", "my index", "q", "--overwrite", "--out", "o"]
     assert frame.continuing(words) == "locdist predict 'my index' q --out o"
+    words = [
+        "locdist",
+        "run",
+        "a.yaml",
+        "--overwrite",
+        "predict",
+        "--overwrite=index",
+        "--set",
+        "run.workers=2",
+    ]
+    assert frame.continuing(words) == "locdist run a.yaml --set run.workers=2"
+
+
+@pytest.mark.slow
+def test_an_index_and_its_predictions_on_a_cluster(world, tmp_path):
+    where = ("--executor", "dask", "--workers", 1, "--resources", "cpus=1,memory=100MiB")
+    built = process("index", world.support, *KEY, "--out", "index", *where, cwd=tmp_path)
+    assert built.returncode == 0, built.stderr
+    for out, words in (("here", ()), ("there", where)):
+        done = process("predict", "index", world.queries, "-k", 9, "--out", out, *words, "-q", cwd=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+    here, there = (tmp_path / out / "part-00000.parquet" for out in ("here", "there"))
+    assert here.read_bytes() == there.read_bytes()
 
 
 def test_all_columns_can_be_kept(world, tmp_path):

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import locdist as ld
+from locdist.data.artefacts import CHECKSUM, packed
 from locdist.errors import DataError, UsageError
 from locdist.plan.manifest import MANIFEST
 from tests.system.towns import CLASSES, gapped, table, towns
@@ -142,9 +143,13 @@ def test_it_reads_well_for_people_and_programs(prices):
 def test_an_output_that_was_tampered_with_is_seen(tmp_path):
     world = towns(tmp_path)
     ld.predict("knn", world.index, world.queries, tmp_path / "out")
-    request = json.loads((tmp_path / "out" / MANIFEST).read_text())
-    request["request"]["method"]["k"] = 3
-    (tmp_path / "out" / MANIFEST).write_text(json.dumps(request))
+    written = json.loads((tmp_path / "out" / MANIFEST).read_text())
+    written["request"]["method"]["k"] = 3
+    (tmp_path / "out" / MANIFEST).write_text(json.dumps(written))
+    with pytest.raises(DataError, match="its content is not what was written"):
+        ld.explain(tmp_path / "out", 1)
+    del written[CHECKSUM]
+    (tmp_path / "out" / MANIFEST).write_bytes(packed(written))
     told = ld.explain(tmp_path / "out", 1)
     assert not told.stored_equal
     assert "NOT equal to the stored one" in str(told)

@@ -336,30 +336,6 @@ def test_transform_leaves_each_row_out(build: dict[str, Any], place: Path, tmp_p
     assert told.enp is None
 
 
-def test_repeated_rows_are_left_out_by_row(tmp_path: Path):
-    """C11: three equal rows; FAISS puts any of them first."""
-    rows = pa.table({"u": [0.0, 0, 0, 5], "v": [0.0, 0, 0, 5], "y": [1.0, 2, 3, 100], "id": [0, 1, 2, 3]})
-    support = ld.dataset(rows, key=["u", "v"], target="y", id="id", scaling="none")
-    answers = ld.transform(ld.knn(2), support, explain=2)
-    assert answers["prediction"].to_pylist() == [2.5, 2.0, 1.5, 1.5]
-    neighbors = [[pair["id"] for pair in row] for row in answers["neighbors"].to_pylist()]
-    assert neighbors == [[1, 2], [0, 2], [0, 1], [0, 1]]
-
-
-@pytest.mark.parametrize("codes", ["exact", "fp16", "flat"])
-def test_many_repeated_rows_are_left_out_by_row(codes: str):
-    """Every row forty times, more often than there are neighbors: nobody is in its own list."""
-    keys = np.repeat(np.random.default_rng(0).normal(size=(15, 3)), 40, axis=0)
-    rows = pa.table({f"x{column}": keys[:, column] for column in range(3)} | {"y": np.arange(600.0)})
-    support = ld.dataset(rows, key=["x0", "x1", "x2"], target="y")
-    answers = ld.transform(ld.knn(5), support, codes=codes, explain=5)
-    for row, found in enumerate(answers["neighbors"].to_pylist()):
-        ids = [pair["id"] for pair in found]
-        assert len(set(ids)) == 5
-        assert row not in ids
-        assert {number // 40 for number in ids} == {row // 40}
-
-
 def test_string_views_as_other_libraries_export_them_are_keys_labels_and_ids():
     view = pa.array(["a", "b", "a"]).cast(pa.string_view())
     table = pa.table({"id": view, "c": view, "y": view})

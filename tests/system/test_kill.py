@@ -9,8 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -19,7 +17,10 @@ import pytest
 from locdist.data.store import Store
 from locdist.plan.manifest import MANIFEST
 from locdist.plan.records import COMMITS, Record, history
-from tests.system.small_job import ROWS, finished
+from locdist.testing import Journal
+from locdist.testing.journal import alive
+from locdist.testing.tasks import ROWS, finished
+from tests.system.clusters import until
 
 TASKS = 8
 
@@ -51,10 +52,10 @@ class Command:
         return list((self.out / COMMITS).glob("write-0/*.json"))
 
     def starts(self, task: str) -> int:
-        return len(list(self.log.glob(f"{task}.*")))
+        return len(Journal(str(self.log)).starts(task))
 
     def workers(self) -> set[int]:
-        return {int(text) for file in self.log.iterdir() if (text := file.read_text())}
+        return {start.pid for start in Journal(str(self.log)).starts()}
 
     def contents(self) -> dict[str, bytes]:
         return {file.name: file.read_bytes() for file in self.out.glob("part-*")}
@@ -75,20 +76,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     calm = Command(tmp_path_factory.mktemp("undisturbed"))
     calm.finish()
     return calm.contents()
-
-
-def until(what: Callable[[], object], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.005)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def assert_finished_tasks_are_kept(command: Command, before: dict[str, Record]) -> None:

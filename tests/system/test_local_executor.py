@@ -26,9 +26,9 @@ from locdist.execute import machine
 from locdist.execute.events import (
     RecordDropped,
     RunEnded,
+    RunStarted,
     StageFinished,
     StageStarted,
-    Stopping,
     TaskFailed,
     TaskFinished,
 )
@@ -37,18 +37,10 @@ from locdist.execute.local import Local
 from locdist.execute.progress import Lines, progress
 from locdist.execute.worker import METER, anonymous_memory
 from locdist.plan.plan import Attempt, Resources, Stage, Task
-from locdist.plan.records import Record
 from locdist.plan.status import Counts, read_status
-from tests.system.small_job import ROWS, SmallJob, Write, finished, small_job
-
-
-@dataclass(frozen=True)
-class Told(Write):
-    """Writes ten rows, and leaves a file in the log for each time that it is pickled."""
-
-    def __getstate__(self) -> dict[str, object]:
-        Path(self.log, f"pickled.{time.perf_counter_ns()}").touch()
-        return dict(self.__dict__)
+from locdist.testing import Journal, real
+from locdist.testing.tasks import ROWS, Call, SmallJob, small_job
+from tests.system.small_job import Write
 
 
 @dataclass
@@ -59,7 +51,7 @@ class Place:
     log: Path
 
     def starts(self, name: str = "") -> int:
-        return len(list(self.log.glob(f"{name or '*'}.*" if name else "*")))
+        return len(Journal(str(self.log)).starts(name))
 
     def rows(self) -> list[int]:
         assert self.folder.local is not None
@@ -99,7 +91,9 @@ def test_all_tasks_are_done_once_and_never_again(place: Place, local: Local):
     status = read_status(place.folder)
     assert status is not None
     assert (status.state, status.exit_code) == ("finished", 0)
-    assert status.stages == {name: Counts(6, 6, 0, 60, 0) for name in ("write-0", "write-1")}
+    for name, done in report.items():
+        size = sum(sum(record.bytes.values()) for record in done.values())
+        assert status.stages[name] == Counts(6, 6, 0, 60, 0, size, earlier=6, earlier_rows=60)
 
 
 def test_only_what_is_missing_is_done_again(place: Place):
@@ -115,21 +109,6 @@ def test_only_what_is_missing_is_done_again(place: Place):
     }
     assert [event.dropped.task for event in events if isinstance(event, RecordDropped)] == ["part-00002"]
     assert run(job, Local(2))["write-0"] == after
-
-
-def test_what_the_tasks_share_is_sent_once_to_each_process(place: Place):
-    local = Local(2, processes=True)
-    job = small_job(place.folder, Told(str(place.log), delay=0.05), tasks=6, stages=2)
-    report = run(job, local)
-    assert len({record.pid for record in report["write-0"].values()}) == 2
-    assert place.starts("part-0000?") == 12
-    assert place.starts("pickled") == 2  # both stages have the same function
-
-
-def test_a_process_that_was_replaced_is_told_again(place: Place):
-    job = small_job(place.folder, Told(str(place.log), fault="kill", once=True), tasks=6)
-    assert len(run(job, Local(1, processes=True))["write-0"]) == 6
-    assert place.starts("pickled") == 2
 
 
 def test_what_another_version_planned_is_refused(place: Place):
@@ -260,47 +239,10 @@ def test_a_repaired_job_continues(place: Place):
     assert place.starts() == 5
 
 
-@pytest.mark.parametrize(
-    "fault, words", [("kill", "ended by SIGKILL, often sent when memory"), ("exit", "SystemExit: 3")]
-)
-def test_a_poisonous_task_costs_only_its_own_attempts(place: Place, fault: str, words: str):
-    """C47: the others are delivered, each in its first attempt, and the error names the one that kills."""
-    job = small_job(place.folder, Write(str(place.log), fault=fault), tasks=6)
-    with pytest.raises(LocdistError, match=words) as raised:
-        run(job, Local(2, processes=True), attempts=2)
-    assert "part-00003" in str(raised.value)
-    records = finished(place.folder, "write-0")
-    assert sorted(records) == [f"part-0000{i}" for i in (0, 1, 2, 4, 5)]
-    assert {record.attempt for record in records.values()} == {1}
-    assert place.starts("part-00003") == (2 if fault == "kill" else 1)
-    assert place.rows() == [i for i in range(60) if i // 10 != 3]
-
-
-def test_a_stalled_run_names_what_is_in_flight(place: Place):
-    job = small_job(place.folder, Write(str(place.log), fault="hang"), tasks=5)
-    start = time.monotonic()
-    with pytest.raises(MachineError, match="in flight: part-00003"):
-        run(job, Local(2, processes=True), stall_after=1.5)
-    assert time.monotonic() - start < 20
-    assert multiprocessing.active_children() == []
-    assert len(finished(place.folder, "write-0")) == 4
-
-
-@pytest.mark.parametrize(
-    "resources, word",
-    [
-        (Resources(cpus=4096), "cpus 4,096"),
-        (Resources(gpus=64), "gpus 64"),
-        (Resources(memory=10**15), "memory 1,0"),
-    ],
-)
-def test_what_no_worker_has_is_refused_before_anything_runs(place: Place, resources: Resources, word: str):
-    """C48."""
-    job = small_job(place.folder, Write(str(place.log)), tasks=1)
-    job = replace(job, stages=(replace(job.stages[0], resources=resources),))
-    with pytest.raises(UsageError, match=f"{word}.* asked where the largest worker has"):
-        run(job, Local(2))
-    assert place.starts() == 0
+def test_a_lost_process_is_told_with_its_signal(place: Place):
+    job = small_job(place.folder, Write(str(place.log), fault="kill"), tasks=4)
+    with pytest.raises(MachineError, match="ended by SIGKILL, often sent when memory runs out"):
+        run(job, Local(2, processes=True), attempts=1)
 
 
 def test_slots_respect_cores_and_memory():
@@ -311,12 +253,6 @@ def test_slots_respect_cores_and_memory():
     assert Local().slots(Resources()) == machine.cpus() <= len(os.sched_getaffinity(0))
     with pytest.raises(UsageError, match="whole number >= 1"):
         Local(0)
-
-
-def test_a_task_that_cannot_be_pickled_is_wrong_use(place: Place):
-    job = small_job(place.folder, lambda task, attempt: Record(), tasks=2)
-    with pytest.raises(UsageError, match="functions of modules"):
-        run(job, Local(1, processes=True))
 
 
 @pytest.mark.parametrize("workers", ["2", 1.5, True, 0, -1])
@@ -332,7 +268,8 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path, call: str):
     script = tmp_path / "script.py"
     script.write_text(
         "from locdist.data.store import Store\nfrom locdist.execute.executor import run\n"
-        "from locdist.execute.local import Local\nfrom tests.system.small_job import Write, small_job\n"
+        "from locdist.execute.local import Local\nfrom locdist.testing.tasks import small_job\n"
+        "from tests.system.small_job import Write\n"
         "from locdist.plan.manifest import Manifest, claimed\n"
         f"job = small_job(Store({str(tmp_path / 'out')!r}), Write({str(tmp_path)!r}))\n"
         + call.format("Local(1, processes=True)")
@@ -346,36 +283,6 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path, call: str):
 
 def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-
-
-@pytest.mark.parametrize(
-    "number, code, processes", [(signal.SIGINT, 130, True), (signal.SIGTERM, 143, False)]
-)
-def test_a_signal_leaves_a_folder_that_continues(
-    place: Place, number: signal.Signals, code: int, processes: bool
-):
-    local = Local(2, processes)
-    events: list[object] = []
-
-    def listener(event: object) -> None:
-        events.append(event)
-        if isinstance(event, TaskFinished) and not any(isinstance(e, Stopping) for e in events):
-            os.kill(os.getpid(), number)
-
-    job = small_job(place.folder, Write(str(place.log), delay=0.02), tasks=20)
-    before = signal.getsignal(number)
-    with pytest.raises(Stopped) as raised:
-        run(job, local, listener=listener)
-    assert signal.getsignal(number) is before
-    assert raised.value.exit_code == code
-    done = finished(place.folder, "write-0")
-    assert 1 <= len(done) == place.starts() < 20  # those in flight were finished
-    status = read_status(place.folder)
-    assert status is not None
-    assert (status.state, status.exit_code) == ("stopped", code)
-    run(job, local)
-    assert place.rows() == list(range(200))
-    assert place.starts() == 20
 
 
 def test_a_second_signal_abandons_what_is_in_flight(place: Place):
@@ -453,47 +360,15 @@ def test_a_wrong_run_is_refused(place: Place, wrong):
 # ---- threads ----
 
 
-@dataclass(frozen=True)
-class CountThreads:
-    """Multiplies, searches and factorizes, and says how many threads the libraries started and would use."""
-
-    def __call__(self, task: Task, attempt: Attempt) -> Record:
-        before = len(os.listdir("/proc/self/task"))
-        data = np.random.default_rng(0).normal(size=(4000, 64)).astype("f4")
-        index = faiss.IndexFlatL2(64)
-        index.add(data)
-        index.search(data[:500], 5)
-        matrix = torch.randn(400, 400, dtype=torch.float64)
-        torch.linalg.cholesky_ex(matrix @ matrix.T + 400 * torch.eye(400))
-        torch.exp(torch.randn(2_000_000))
-        started = len(os.listdir("/proc/self/task")) - before
-        pools = {f"{pool['user_api']} {pool['filepath']}": pool["num_threads"] for pool in threadpool_info()}
-        return Record(
-            data={
-                "pools": pools,
-                "torch": torch.get_num_threads(),
-                "faiss": faiss.omp_get_max_threads(),
-                "new": started,
-            }
-        )
-
-
-@pytest.mark.parametrize("threads, processes", [(1, False), (2, False), (1, True)])
-def test_libraries_use_the_threads_of_the_task_and_the_users_settings_come_back(
-    place: Place, threads: int, processes: bool
-):
-    """C15, with a user who had set torch's number, which defeats threadpoolctl alone."""
-    torch.set_num_threads(2)
+def test_libraries_use_the_cores_of_the_task_and_the_users_settings_come_back(place: Place):
+    """C15; with one core, for all executors: ExecutorContract."""
+    torch.set_num_threads(1)
     before = (threadpool_info(), torch.get_num_threads(), faiss.omp_get_max_threads())
-    stage = Stage("count", (Task("count", (), ()),), CountThreads(), Resources(cpus=threads))
-    job = SmallJob(place.folder, (stage,))
-    seen = run(job, Local(2, processes))["count"]["count"].data
-    assert set(seen["pools"].values()) == {threads}
-    assert (seen["torch"], seen["faiss"]) == (threads, threads)
-    if threads == 1:
-        assert seen["new"] <= 0
+    stage = Stage("count", (Task("count", (), ()),), Call(real.threads), Resources(cpus=2))
+    seen = dict(run(SmallJob(place.folder, (stage,)), Local(2))["count"]["count"].data)
+    seen.pop("new")
+    assert set(seen.values()) == {2}
     assert (threadpool_info(), torch.get_num_threads(), faiss.omp_get_max_threads()) == before
-    assert not any(name.endswith("_NUM_THREADS") and value == "1" for name, value in os.environ.items())
 
 
 def test_the_peak_of_a_task_is_seen():
@@ -513,7 +388,8 @@ def test_without_a_terminal_there_are_lines(place: Place):
     job = small_job(place.folder, Write(str(place.log), fault="machine", once=True), tasks=4)
     run(job, Local(1), listener=Lines(stream, every=0.0))
     lines = stream.getvalue().splitlines()
-    assert re.fullmatch(r"write-0: 1/4 tasks, 10/40 rows, [\d,]+ rows/s, [\d.]+ s left", lines[0])
+    counts = r"write-0: 1/4 tasks, 10/40 rows, [\d,]+ rows/s, [\d.]+ [KiB]+ written, [\d.]+ s left"
+    assert re.fullmatch(counts, lines[0])
     assert any("part-00003 of write-0 failed in attempt 1, it will be tried again" in line for line in lines)
     assert re.fullmatch(r"write-0: ended after [\d.]+ s, 4 tasks, 40 rows", lines[-1])
     assert isinstance(progress(stream), Lines)
@@ -536,8 +412,9 @@ def test_a_terminal_sees_a_bar_and_what_goes_wrong(place: Place):
 def test_events_tell_the_whole_story(place: Place):
     events: list[object] = []
     run(small_job(place.folder, Write(str(place.log)), tasks=3), Local(1), listener=events.append)
-    started, ended = events[0], events[-2]
+    started, ended = events[1], events[-2]
     assert events[-1] == RunEnded("finished", 0, "")
+    assert events[0] == RunStarted("Local", "")
     assert isinstance(started, StageStarted)
     assert (started.finished, started.rows, started.expected) == (0, 0, 30)
     assert isinstance(ended, StageFinished)

@@ -29,9 +29,9 @@ from locdist.plan.manifest import (
     read_manifest,
 )
 from locdist.plan.plan import Attempt
-from locdist.plan.records import COMMITS, Record, commit, compact, forget, history, sealed
+from locdist.plan.records import CLAIM, COMMITS, Record, commit, compact, forget, history, sealed
 from locdist.plan.status import Counts, RunStatus, read_status, write_status
-from tests.system.small_job import finished
+from locdist.testing.tasks import finished
 
 FILES = (Pinned("a.parquet", 100, 1, "f1", 10), Pinned("b.parquet", 200, 2, "f2", 20))
 ASKED = Manifest(
@@ -139,7 +139,7 @@ def test_another_request_replaces_one_of_which_nothing_is_finished(
     taken = claim(folder, new)
     assert not taken.resumed
     assert "bad 'raise', now " in taken.notes[0]
-    assert {file.path for file in folder.files()} == {MANIFEST, "notes.txt"}
+    assert {file.path for file in folder.files()} == {CLAIM, MANIFEST, "notes.txt"}
     assert read_manifest(folder).request == {"bad": "drop"}
 
 
@@ -162,7 +162,7 @@ def test_overwrite_leaves_nothing_of_an_earlier_run(folder: Store):
     folder.write(f"{COMMITS}/predict.jsonl", b"not a record")
     new = replace(ASKED, request={"method": "knn"})
     assert not claim(folder, new, overwrite=True).resumed
-    assert [file.path for file in folder.files()] == [MANIFEST]
+    assert [file.path for file in folder.files()] == [CLAIM, MANIFEST]
     assert read_manifest(folder).request == {"method": "knn"}
 
 
@@ -276,7 +276,7 @@ def test_a_driver_may_die_before_the_manifest_is_written(folder: Store, left: st
     folder.write(left, b"")
     with claimed(folder, ASKED) as taken:
         assert not taken.resumed
-    assert {file.path for file in folder.files()} == {MANIFEST, lock.LOCK}
+    assert {file.path for file in folder.files()} == {CLAIM, MANIFEST, lock.LOCK}
 
 
 def test_another_driver_that_just_began_is_no_stranger(folder: Store, monkeypatch: pytest.MonkeyPatch):
@@ -298,14 +298,28 @@ def test_another_driver_that_just_began_is_no_stranger(folder: Store, monkeypatc
     [
         ({"format": 99}, 99),
         ({"format": 2, "mood": "good"}, 2),
-        ({"mood": "good"}, 1),
-        ({"snapshot": [{"path": "a", "size": 1, "modified": 1, "etag": "x"}]}, 1),
-        ({"snapshot": None}, 1),
     ],
 )
 def test_a_manifest_of_another_version_is_told(folder: Store, change: dict[str, object], version: int):
     folder.write(MANIFEST, json.dumps(json.loads(ASKED.to_json()) | change).encode())
     with pytest.raises(DataError, match=rf"another version of locdist \(format {version}\).*--overwrite"):
+        claim(folder, ASKED)
+    assert not claim(folder, ASKED, overwrite=True).resumed
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"mood": "good"}, "mood: Unexpected"),
+        ({"snapshot": [{"path": "a", "size": 1, "modified": 1, "etag": "x"}]}, "snapshot.0.etag"),
+        ({"snapshot": None}, "snapshot: "),
+        ({"versions": {"torch": 2}}, "versions.torch: "),
+        ({"request": {"k": 65}}, "not what was written"),
+    ],
+)
+def test_a_manifest_with_another_content_is_refused(folder: Store, change: dict[str, object], told: str):
+    folder.write(MANIFEST, json.dumps(json.loads(ASKED.to_json()) | change).encode())
+    with pytest.raises(DataError, match=rf"a manifest of format 1; got .*{told}.*--overwrite"):
         claim(folder, ASKED)
     assert not claim(folder, ASKED, overwrite=True).resumed
 

@@ -9,7 +9,8 @@ from locdist.errors import UsageError
 from locdist.plan.cost import Search, Solve, assign_cost, pack_cost, predict_cost
 from locdist.plan.plan import Attempt, Resources, Stage, Task, remaining, stale
 from locdist.plan.records import Record
-from tests.system.small_job import Write, small_job
+from locdist.testing.tasks import small_job
+from tests.system.small_job import Write
 
 
 def task(name="part-00000", outputs=("part-00000.parquet",)) -> Task:
@@ -36,7 +37,7 @@ def test_a_stage_survives_pickling_and_is_small():
         (lambda: Stage("s", (task(), task(name="b")), Write("log")), "part-00000.parquet"),
         (lambda: Stage("a/b", (), Write("log")), "name of a stage"),
         (lambda: Resources(cpus=0), "cpus > 0"),
-        (lambda: Resources(memory=-1), "memory >= 0"),
+        (lambda: Resources(memory=-1), "custom resources >= 0"),
     ],
 )
 def test_wrong_plans_are_refused_when_they_are_made(make, word):

@@ -6,10 +6,9 @@ run finished must survive all later ones.
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,19 @@ import pytest
 import locdist as ld
 from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError, MachineError, UsageError
+from locdist.execute.executor import run
+from locdist.execute.local import Local
 from locdist.jobs.plans import plan_predict
+from locdist.plan.manifest import Manifest, claimed
+from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record, history
+from locdist.testing.tasks import finished, small_job
 from tests.system import generated
+from tests.system.clusters import until
+from tests.system.drivers import Drivers
 from tests.system.generated import parts, read, write
 from tests.system.interrupted import METHOD, ROLES, TASK_ROWS, build, predict, small
-from tests.system.small_job import finished
 
-ROOT = Path(__file__).parents[2]
 TASKS = 24
 BAD = 16 * TASK_ROWS + 3  # a bad query, so that task 16 writes a quarantine file
 Moment = tuple[str, str]
@@ -70,42 +74,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-class Drivers:
-    """Processes that run one command each; the next one starts while the last one works, as importing takes
-    seconds.
-    """
-
-    def __init__(self) -> None:
-        self._next = self._started()
-
-    def _started(self) -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-W", "error", "-m", "tests.system.interrupted"]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        pipes = {name: subprocess.PIPE for name in ("stdin", "stdout", "stderr")}
-        return subprocess.Popen(words, cwd=ROOT, env=environment, **pipes)
-
-    def command(self, **words: str) -> subprocess.Popen[bytes]:
-        driver, self._next = self._next, self._started()
-        assert driver.stdout is not None
-        assert driver.stdin is not None
-        assert driver.stdout.readline() == b"ready\n"
-        driver.stdin.write(json.dumps(words).encode() + b"\n")
-        driver.stdin.flush()
-        return driver
-
-    def finish(self, **words: str) -> None:
-        driver = self.command(**words, kind="", name="", signal="")
-        message = driver.communicate(timeout=120)[1].decode()
-        assert driver.returncode == 0, message
-
-    def close(self) -> None:
-        self._next.kill()
-        self._next.communicate()
-
-
 @pytest.fixture(scope="module")
 def drivers() -> Iterator[Drivers]:
-    pool = Drivers()
+    pool = Drivers("tests.system.interrupted")
     yield pool
     pool.close()
 
@@ -166,7 +137,7 @@ def test_a_predict_killed_ten_times_ends_as_if_undisturbed(place: Path, drivers:
     assert counts == sorted(counts)
     assert len(set(counts)) >= 7  # the kills are spread over the commits
     assert counts[-1] == TASKS
-    drivers.finish(**words)
+    drivers.finish(**words, kind="", name="", signal="")
     assert parts(out) == undisturbed
     after = done(out, "predict")
     assert after == before
@@ -197,7 +168,7 @@ def test_a_build_killed_in_each_stage_ends_as_if_undisturbed(place: Path, driver
         with pytest.raises(DataError, match="Build it, or run the same build command again to finish it"):
             ld.open_index(out)
     assert set(before) == {"profile", "train", "assign", "pack"}
-    drivers.finish(**words)
+    drivers.finish(**words, kind="", name="", signal="")
     files = sorted(path.relative_to(place / "index") for path in (place / "index").rglob("*.arrow"))
     assert len(files) > 3
     assert sorted(path.relative_to(out) for path in out.rglob("*.arrow")) == files
@@ -360,3 +331,31 @@ def test_limit_is_a_trial_of_the_first_rows(started: Path):
         report = ld.predict(METHOD, started / "index", queries, folder, limit=70)
     assert (report.rows, report.tasks) == (70, 2)
     assert read(folder).equals(read(started / "out").slice(0, 70))
+
+
+@dataclass(frozen=True)
+class Value:
+    """Writes one number, and does not end its file before there is a file `gate`."""
+
+    value: int
+    gate: str = ""
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        with attempt.writer(task.outputs[0]) as stream:
+            pq.write_table(pa.table({"value": [self.value]}), stream)
+            while self.gate and not Path(self.gate).exists():
+                time.sleep(0.01)
+        return Record(rows=1)
+
+
+def test_an_abandoned_attempt_writes_nothing_into_the_next_run(tmp_path: Path):
+    """A thread, or a task of Dask, that nobody could stop ends after the folder was given to another run."""
+    folder, gate = Store.at(tmp_path / "out"), tmp_path / "gate"
+    with claimed(folder, Manifest("small", {"value": 1})), pytest.raises(MachineError, match="in flight"):
+        run(small_job(folder, Value(1, str(gate)), tasks=1), Local(1), stall_after=0.5)
+    with claimed(folder, Manifest("small", {"value": 2}), overwrite=True):
+        records = run(small_job(folder, Value(2), tasks=1), Local(1))
+    gate.touch()
+    until(lambda: not list((tmp_path / "out").glob(".part-*")))
+    assert pq.read_table(tmp_path / "out/part-00000.parquet")["value"].to_pylist() == [2]
+    assert finished(folder, "write-0") == records["write-0"]

@@ -2,6 +2,7 @@
 
 import gc
 from types import SimpleNamespace
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,35 +22,38 @@ from locdist.search.build import choose
 from locdist.search.exact import Exact
 from locdist.search.generation import Generation, open_index
 from locdist.search.layout import ShardFile, digest
+from locdist.testing import IndexContract
 
 RNG = np.random.default_rng(0)
 
 
-def brute(keys, queries, k):
-    """The k nearest by (distance, id), in float64."""
-    distances = ((queries[:, None].astype(np.float64) - keys[None].astype(np.float64)) ** 2).sum(-1)
-    order = np.lexsort((np.broadcast_to(np.arange(len(keys)), distances.shape), distances))[:, :k]
-    return order, np.take_along_axis(distances, order, 1)
+class TestExactContract(IndexContract):
+    def index(self, support, folder):
+        return Exact(support.keys, support.targets, support.features, support.weights)
 
 
-CLOUDS = {
-    "ordinary": RNG.normal(size=(3000, 5)),
-    "far from the origin": RNG.uniform(-2000, 2000, (2000, 3)) + np.array([4208848.0, 2334863.0, 4171170.0]),
-    "a grid full of ties": RNG.integers(0, 2, (3000, 6)).astype(np.float64),
-    "one point many times": np.ones((400, 3)),
-    "single precision": RNG.normal(size=(3000, 5)).astype(np.float32),
-}
+class TestGenerationContract(IndexContract):
+    """Row ids are positions over the shards, in another order than the support's."""
+
+    build: ClassVar = {"codes": "exact"}
+
+    def index(self, support, folder):
+        columns = {name: getattr(support, name) for name in ("keys", "features", "targets", "weights")}
+        roles = {"key": "keys", "features": "features", "target": "targets", "weight": "weights"}
+        return build_index(dataset(columns, **roles, scaling="none"), folder, **self.build)
+
+    def rows(self, index, ids):
+        return index.sources(ids)
 
 
-@pytest.mark.parametrize("name", CLOUDS)
-@pytest.mark.parametrize("k", [1, 7, 350])
-def test_exact_search_is_brute_force(name, k):
-    keys = CLOUDS[name]
-    found = Exact(keys).search(torch.from_numpy(keys[:60]), k)
-    ids, distances = brute(keys, keys[:60], k)
-    if keys.dtype == np.float64:
-        np.testing.assert_array_equal(found.ids, ids)
-    np.testing.assert_allclose(found.distances, distances, rtol=1e-5, atol=1e-9)
+class TestListsContract(TestGenerationContract):
+    """All lists searched."""
+
+    build: ClassVar = {"codes": "flat", "nlist": 4}
+    by_id = False
+
+    def index(self, support, folder):
+        return TestGenerationContract.index(self, support, folder).probing(4)
 
 
 def test_inner_products_are_searched_exactly():
@@ -63,12 +67,6 @@ def test_cosine_of_tiny_rows_has_a_direction():
         torch.tensor([[5.0, 0.0], [0.0, 3e-170]], dtype=torch.float64), 1
     )
     assert found.ids.tolist() == [[0], [1]]
-
-
-def test_fewer_rows_than_k_leave_neighbors_missing():
-    found = Exact([[0.0], [1.0]]).search(torch.zeros(1, 1, dtype=torch.float64), 5)
-    assert found.ids.tolist() == [[0, 1, -1, -1, -1]]
-    assert found.distances[0, 2:].isinf().all()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,8 @@ from locdist.plan.lock import hold
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.status import RunStatus, read_status, write_status
 from locdist.search.summary import Summary
-from tests.system.small_job import ROWS, Write, small_job
+from locdist.testing.tasks import ROWS, small_job
+from tests.system.small_job import Write
 from tests.system.towns import towns
 
 
@@ -35,7 +36,8 @@ def small(root: Path, fault: str = "") -> Store:
 def test_a_finished_folder(tmp_path):
     told = status(small(tmp_path).uri)
     assert (told.state, told.exit_code, told.message, told.failures) == ("finished", 0, "", ())
-    assert told.stages == (StageState("write-0", 8, 8, 8 * ROWS, 0),)
+    size = sum(path.stat().st_size for path in (tmp_path / "out").glob("part-*.parquet"))
+    assert told.stages == (StageState("write-0", 8, 8, 8 * ROWS, 0, size),)
     assert "continue" not in str(told)
 
 
@@ -44,7 +46,7 @@ def test_a_failed_folder_says_why_and_what_continues(tmp_path):
         small(tmp_path, "data")
     told = status(tmp_path / "out")
     assert (told.state, told.exit_code) == ("failed", 3)
-    assert told.stages == (StageState("write-0", 7, 8, 7 * ROWS, 0),)
+    assert [replace(stage, bytes=0) for stage in told.stages] == [StageState("write-0", 7, 8, 7 * ROWS, 0)]
     assert told.failures == (
         FailedTask("write-0", "part-00003", "expected good rows; got bad ones. Mend them."),
     )
@@ -161,7 +163,7 @@ def test_an_index_says_why_it_is_what_it_is(tmp_path):
 def test_reasons_of_an_index(tmp_path, changed, said):
     layout = ld.open_index(towns(tmp_path).index).layout
     rows = changed.pop("source", 300)
-    told = Summary.of(replace(layout, **changed, source=layout.source | {"rows": rows}))
+    told = Summary.of(replace(layout, **changed, rows=rows, source=replace(layout.source, rows=rows)))
     assert said in str(told)
 
 

@@ -1,8 +1,6 @@
 """Stores: the same promises on a local disk, in an S3 server that really runs, and behind fsspec."""
 
 import os
-import pickle
-import threading
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,8 @@ import pytest
 from locdist.data.filesystems import refuse_credentials
 from locdist.data.source import source
 from locdist.data.store import Store, natural
-from locdist.errors import DataError, MachineError, UsageError
+from locdist.errors import MachineError, UsageError
+from locdist.testing import StoreContract
 
 
 @pytest.fixture(params=["local", "s3", "memory"])
@@ -32,74 +31,31 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     made.remove_all()
 
 
-def test_every_store_keeps_its_promises(store: Store) -> None:
-    assert store.files() == []
-    for name in ("part-10", "part-2", "sub/part-1", "odd %20 name?#"):
-        store.write(name, name.encode())
-    assert [info.path for info in store.files()] == ["odd %20 name?#", "part-2", "part-10", "sub/part-1"]
-    assert [info.path for info in store.files("sub")] == ["sub/part-1"]
-    assert "sub/part-1" not in [info.path for info in store.files(recursive=False)]
-    assert store.child("sub").read("part-1") == store.read("sub/part-1") == b"sub/part-1"
-    root, _, query = store.path("odd %20 name?#").partition("?endpoint")
-    assert Store.at(root + (f"?endpoint{query}" if query else "")).uri == store.child("odd %20 name?#").uri
-    info = store.info("part-2")
-    assert info is not None
-    assert info.size == 6
-    assert info.modified > 0 or store.uri.startswith("memory:")
-    with store.open("part-10") as stream:
-        assert stream.read_at(2, 5) == b"10"
-    store.write("part-2", b"new")
-    assert store.read("part-2") == b"new"
-    store.delete("part-2")
-    store.delete("part-2")
-    assert (store.exists("part-2"), store.exists("sub"), store.is_folder("sub")) == (False, False, True)
-    with pytest.raises(DataError, match="part-2"):
-        store.read("part-2")
-    copy = pickle.loads(pickle.dumps(store))
-    assert copy == store
-    assert copy.read("part-10") == b"part-10"
-    store.remove_all()
-    assert store.files() == []
+class TestDisk(StoreContract):
+    def place(self, folder):
+        return folder
 
 
-def test_what_fails_leaves_nothing_behind(store: Store) -> None:
-    store.write("kept", b"old")
+class TestMemory(StoreContract):
+    """Behind fsspec."""
 
-    def fail(name: str) -> None:
-        with store.writer(name) as stream:
-            stream.write(b"half")
-            raise KeyError("on purpose")
+    exclusive = dated = held = False
 
-    for name in ("kept", "fresh"):
-        with pytest.raises(KeyError, match="on purpose"):
-            fail(name)
-    assert [info.path for info in store.files()] == ["kept"]
-    assert store.read("kept") == b"old"
+    def place(self, folder):
+        return f"memory://{folder.name}"
 
 
-def test_create_is_put_if_absent(store: Store) -> None:
-    assert store.create("claim", b"first")
-    assert not store.create("claim", b"second")
-    assert store.read("claim") == b"first"
-    assert [info.path for info in store.files()] == ["claim"]
+class TestObjectStore(StoreContract):
+    """A server that really runs."""
 
+    exclusive = False
 
-def test_exactly_one_of_many_creates_locally(tmp_path: Path) -> None:
-    store, won = Store.at(tmp_path), []
-    start = threading.Barrier(8)
+    @pytest.fixture(autouse=True)
+    def server(self, bucket: str) -> None:
+        self.bucket = bucket
 
-    def claim(number: int) -> None:
-        start.wait()
-        if store.create("claim", str(number).encode() * 1000):
-            won.append(number)
-
-    threads = [threading.Thread(target=claim, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(won) == 1
-    assert store.read("claim") == str(won[0]).encode() * 1000
+    def place(self, folder):
+        return self.bucket.format(f"/{folder.name}")
 
 
 def test_create_where_hard_links_are_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +63,7 @@ def test_create_where_hard_links_are_not_allowed(tmp_path: Path, monkeypatch: py
         raise PermissionError(1, "no links here")
 
     monkeypatch.setattr(os, "link", refuse)
-    test_create_is_put_if_absent(Store.at(tmp_path))
+    TestDisk().test_a_file_is_created_once(Store.at(tmp_path))
 
 
 def test_local_addresses_are_absolute_and_resolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +74,6 @@ def test_local_addresses_are_absolute_and_resolved(tmp_path: Path, monkeypatch: 
     places = ["data", "./data/", "link", "~/data", f"file://{tmp_path}/data", tmp_path / "x" / ".." / "data"]
     assert {Store.at(place).uri for place in places} == {str((tmp_path / "data").resolve())}
     assert Store.at("data").local == (tmp_path / "data").resolve()
-    assert Store.at("data").child("..").uri == str(tmp_path.resolve())
 
 
 def test_a_memory_mapped_file_is_read_without_a_copy(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """Running the jobs that answer queries: what is pinned, tuned and audited before, and reported after."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -14,36 +13,40 @@ from locdist.data.dataset import Dataset
 from locdist.data.source import Source, Span, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError, did_you_mean
-from locdist.execute.events import Listener
+from locdist.execute import machine
+from locdist.execute.events import Listener, Tuning
 from locdist.execute.executor import Executor, run
+from locdist.execute.fitting import check_fits
 from locdist.execute.local import Local
+from locdist.execute.log import logged
 from locdist.jobs.asking.diagnostics import Diagnostics
 from locdist.jobs.asking.places import Places
 from locdist.jobs.asking.questions import Ask
+from locdist.jobs.asking.report import REPORT as REPORT
 from locdist.jobs.asking.report import Report, check_bad
 from locdist.jobs.asking.spread import spread
-from locdist.jobs.asking.tally import Tally, added, merged, moments
-from locdist.jobs.asking.tuning import tuning
+from locdist.jobs.asking.tally import Counted, Tally, added, merged
+from locdist.jobs.asking.tuning import AUDITED, PLAN, TUNED, Tuned, tuning
 from locdist.jobs.request import (
     check_recall,
     column_bytes,
     inputs,
     is_number,
     is_whole,
+    left_out,
     rows_per_task,
     settled,
     snapshot,
-    versions,
 )
+from locdist.methods.method import plain
 from locdist.plan.cost import Search, predict_cost
 from locdist.plan.manifest import Manifest, claimed
-from locdist.plan.plan import Resources, Stage, Task, remaining
+from locdist.plan.plan import Resources, Stage, Task, holding, remaining
 from locdist.plan.records import Record
-from locdist.search.audit import Recall
+from locdist.plan.status import Audit
+from locdist.plan.versions import versions
 from locdist.search.generation import Generation
 
-PLAN = "_locdist/plan.json"
-REPORT = "_locdist/report.json"
 EXACT_BYTES = 256 << 20  # at most, of the block of rows that an exact search compares with
 
 
@@ -55,6 +58,8 @@ class Running:
     ----------
     executor : Executor, optional
         `Local()` by default.
+    resources : Resources, optional
+        What each task needs; the memory is predicted unless it is named.
     overwrite : bool
         Replace what the output folder holds.
     limit : int, optional
@@ -69,6 +74,7 @@ class Running:
     """
 
     executor: Executor | None = None
+    resources: Resources | None = None
     overwrite: bool = False
     limit: int | None = None
     max_bad: float | None = None
@@ -78,6 +84,7 @@ class Running:
     def __post_init__(self) -> None:
         if self.limit is not None and not (is_whole(self.limit) and self.limit >= 1):
             raise UsageError("a limit of at least one row", repr(self.limit), "Leave it out for all rows.")
+        object.__setattr__(self, "limit", plain(self.limit))
         if self.max_bad is not None and not (is_number(self.max_bad) and self.max_bad >= 0):
             share = "max_bad as a share below 1 or a number of rows"
             raise UsageError(share, repr(self.max_bad), "0.01 allows one in a hundred, 0 none.")
@@ -97,22 +104,21 @@ class AskJob:
     kind: str
     question: Ask
     rows: int
-    plan: Mapping[str, Any]
+    plan: Tuned
     started: float
     notes: tuple[str, ...] = ()
     max_bad: float | None = None
+    resources: Resources | None = None
 
     def next_stage(self, records: Mapping[str, Mapping[str, Record]]) -> Stage | None:
         """One stage."""
-        stage = stage_of(self.kind, self.question, self.rows)
+        stage = stage_of(self.kind, self.question, self.rows, self.resources)
         return stage if remaining(stage, records) else None
 
     def finish(self, records: Mapping[str, Mapping[str, Record]]) -> Report:
         """Add up the records and write the report; TooManyBadRows afterwards."""
         done = [record for _, record in sorted(records[self.kind].items())]
-        status, reasons = (
-            reduce(added, (dict(record.data[name]) for record in done)) for name in ("status", "reasons")
-        )
+        counted = [Counted.of(record) for record in done]
         rows = sum(record.rows for record in done)
         if rows != self.rows:
             raise DataError(
@@ -122,33 +128,43 @@ class AskJob:
             out=self.folder.uri,
             rows=rows,
             bad_rows=sum(record.bad_rows for record in done),
-            status=status,
-            reasons=reasons,
-            recall=Recall(**self.plan["recall"]) if self.plan["recall"] else None,
-            nprobe=self.plan["nprobe"],
+            status=reduce(added, (each.status for each in counted)),
+            reasons=reduce(added, (each.reasons for each in counted)),
+            recall=self.plan.recall,
+            nprobe=self.plan.nprobe,
             seconds=time.monotonic() - self.started,
             work_seconds=sum(record.seconds for record in done),
             peak_memory=max(record.peak_memory for record in done),
             tasks=len(done),
             notes=self.notes + _missed(self.plan),
-            diagnostics=Diagnostics.of(reduce(merged, (moments(record.data["sums"]) for record in done))),
+            diagnostics=Diagnostics.of(reduce(merged, (each.sums for each in counted))),
         )
-        self.folder.write(REPORT, report.to_json())
+        report.write(self.folder)
         where = f"All rows are written, the bad ones listed in {self.folder.uri}/_locdist/quarantine"
-        check_bad(report.rows, report.bad_rows, reasons, self.max_bad, f"{where}; raise max_bad.")
+        check_bad(report.rows, report.bad_rows, report.reasons, self.max_bad, f"{where}; raise max_bad.")
         return report
 
 
-def _missed(plan: Mapping[str, Any]) -> tuple[str, ...]:
+def _missed(plan: Tuned) -> tuple[str, ...]:
     """A word when the audit finds less than was tuned for."""
-    recall, target = plan["recall"], plan.get("target")
-    if recall is None or recall["high"] >= target:
+    recall, target = plan.recall, plan.target
+    if recall is None or target is None or recall.high >= target:
         return ()
-    return (f"recall {recall['mean']:.4f} is below the {target:g} that the search was tuned to",)
+    return (f"recall {recall.mean:.4f} is below the {target:g} that the search was tuned to",)
 
 
-def stage_of(kind: str, question: Ask, rows: int) -> Stage:
-    """The tasks of an `Ask` over the first `rows` rows."""
+def _itself(question: Ask) -> tuple[str, ...]:
+    """A word when every query is a row of the support and finds itself: it explains itself too well."""
+    if question.own or question.source.fingerprint != question.index.layout.source.fingerprint:
+        return ()
+    return (
+        "the queries are the rows of the index, and each is among its own neighbors: "
+        "`transform` leaves it out",
+    )
+
+
+def stage_of(kind: str, question: Ask, rows: int, resources: Resources | None = None) -> Stage:
+    """The tasks of an `Ask` over the first `rows` rows, each with these resources."""
     spans = spans_of(question.source, rows, question.read_columns)
     most = max(span.rows for span in spans)
     kept = column_bytes(question.source, question.keep)
@@ -157,7 +173,7 @@ def stage_of(kind: str, question: Ask, rows: int) -> Stage:
     for number, span in enumerate(spans):
         name = f"part-{number:05}"
         tasks.append(Task(name, (f"{name}.parquet",), (span.start, span.stop), span.rows))
-    return Stage(kind, tuple(tasks), question, Resources(memory=cost.memory))
+    return Stage(kind, tuple(tasks), question, holding(resources, cost.memory), cost.formula)
 
 
 def spans_of(source: Source, rows: int, columns: Sequence[str]) -> list[Span]:
@@ -202,10 +218,12 @@ class Request:
 
     def __post_init__(self) -> None:
         check_recall(self.recall)
+        object.__setattr__(self, "k", int(self.k))
 
     def manifest(self, limit: int | None) -> Manifest:
         """The manifest of its output folder."""
-        pinned = {**self.choices, "k": self.k, "recall": self.recall, "limit": limit}
+        asked = {**self.choices, "k": self.k, "recall": self.recall, "limit": limit}
+        pinned = {name: plain(value) for name, value in asked.items()}
         return Manifest(self.kind, pinned, snapshot(self.source), versions())
 
 
@@ -229,32 +247,53 @@ def ask(request: Request, prepare: Prepare, out: str | Path, running: Running) -
         question = prepare(folder, settled(request.source.without(claim.added), folder))
         rows = running.rows(question.source)
         Places.of(request.source, question.index).write(folder)
-        plan = _planned(folder, question, request, rows)
-        question = replace(question, index=question.index.probing(plan["nprobe"]))
-        job = AskJob(folder, request.kind, question, rows, plan, started, claim.notes, running.max_bad)
-        return run(job, running.executor or Local(), listener=running.listener, command=running.command)
+        with (running.executor or Local()).kept() as executor:
+            running = replace(running, executor=executor)
+            with logged(folder, running.listener) as tell:
+                plan = _planned(folder, question, request, running, tell)
+            question = replace(question, index=question.index.probing(plan.nprobe))
+            notes = left_out(request.source) + claim.notes + _itself(question)
+            job = AskJob(
+                folder, request.kind, question, rows, plan, started, notes, running.max_bad, running.resources
+            )
+            return run(
+                job, executor, listener=running.listener, command=running.command, audit=audit_of(plan)
+            )
 
 
 def ask_here(request: Request, question: Ask, running: Running) -> pa.Table:
     """Answer all queries, in memory."""
     rows = running.rows(request.source)
     plan = tuning(question, request.k, request.recall, rows)
-    tuned = replace(question, index=question.index.probing(plan["nprobe"]))
+    tuned = replace(question, index=question.index.probing(plan.nprobe))
     size = tuned.block_rows
     blocks = [(start, min(start + size, rows)) for start in range(0, rows, size)]
-    answers = spread(lambda block: list(tuned.tables(*block)), blocks)
+    device = machine.device(0, running.resources.gpus if running.resources else 0.0)
+    answers = spread(lambda block: list(tuned.tables(*block, device)), blocks)
     found = [pair for part in answers for pair in part]
     tally = reduce(Tally.add, (counted for _, counted in found), Tally())
     check_bad(rows, tally.bad, tally.reasons, running.max_bad, "Repair these rows, or raise max_bad.")
     return pa.concat_tables([tuned.schema.empty_table(), *(table for table, _ in found)])
 
 
-def _planned(folder: Store, question: Ask, request: Request, rows: int) -> dict[str, Any]:
-    """The plan in force: a resumed job keeps the one that it began with."""
+def _planned(folder: Store, question: Ask, request: Request, running: Running, tell: Listener) -> Tuned:
+    """The plan in force: a resumed job keeps the one that it began with. Before it is tuned, which may take
+    long, the executor has to answer and to have room.
+    """
     if not folder.exists(PLAN):
-        plan = tuning(question, request.k, request.recall, rows)
-        folder.write(PLAN, json.dumps(plan, indent=1).encode())
-    return dict(json.loads(folder.read(PLAN)))
+        rows, executor = running.rows(question.source), running.executor
+        assert executor is not None
+        executor.start()
+        check_fits(stage_of(request.kind, question, rows, running.resources), executor)
+        if rows and not question.index.exact:
+            tell(Tuning(min(rows, TUNED + AUDITED), question.index.layout.rows))
+        tuning(question, request.k, request.recall, rows).write(folder)
+    return Tuned.read(folder)
+
+
+def audit_of(plan: Tuned) -> Audit | None:
+    """The recall that a plan was audited to have."""
+    return Audit(plan.nprobe, **asdict(plan.recall)) if plan.recall else None
 
 
 def queries_of(data: Any) -> Source:

@@ -23,6 +23,7 @@ class Block:
     features: Tensor | None  # [q, m]
     bad: Tensor  # [q] bool
     rejected: tuple[Rejected, ...]
+    device: str = "cpu"  # where models are solved
 
     @property
     def rows(self) -> Tensor:

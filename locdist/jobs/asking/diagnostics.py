@@ -69,7 +69,7 @@ def residuals(block: Block, answers: Answers, target: str, index: Generation) ->
     leverage: the weight of each row in its own answer, whose sum is the trace of the hat matrix.
     """
     truth, bad = (torch.from_numpy(part) for part in numbers(block.table.column(target)))
-    good = (answers.status <= int(Status.RANK_DEFICIENT)) & ~bad
+    good = (answers.status < int(Status.EMPTY)) & ~bad
     parts = {"target": truth, "square": (truth - answers.values[:, 0]).square()}
     if answers.ids is not None and answers.smoother is not None:
         mine = index.sources(answers.ids) == block.rows[:, None]

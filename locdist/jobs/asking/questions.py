@@ -6,19 +6,22 @@ each row in, in the same order, bad rows kept as nulls with a status and told in
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
+from locdist.data.columns import NULL, REASONS
 from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
 from locdist.data.moments import Moments
 from locdist.data.source import Source
 from locdist.errors import DataError, UsageError
 from locdist.jobs.asking.block import Block
 from locdist.jobs.asking.tally import Tally
+from locdist.jobs.request import rows_told
 from locdist.plan.cost import Solve
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
@@ -28,6 +31,16 @@ BLOCK_ROWS = 8192  # queries searched together: fewer lose locality, more cost m
 GROUP_BYTES = 2 << 20  # of a row group of the output, in memory
 BLOCK_PAIRS = 4 << 20  # neighbors held at once: many neighbors take smaller blocks
 QUARANTINE = "_locdist/quarantine"
+
+
+def check_device(device: str) -> None:
+    """UsageError when torch cannot compute on a device."""
+    if device != "cpu" and not torch.cuda.is_available():
+        raise UsageError(
+            f"a device {device} that torch can use, for tasks with gpus",
+            f"torch {torch.__version__}, which sees none here",
+            "Install a build of torch for the devices of the workers, or leave gpus out.",
+        )
 
 
 def block_rows(k: int) -> int:
@@ -71,6 +84,10 @@ class Ask(ABC):
                 "Rename them in the queries, or keep others.",
             )
 
+    def reads(self, task: Task) -> str:
+        """What a task reads, in words."""
+        return rows_told(self.source, *task.inputs)
+
     @abstractmethod
     def answer(self, block: Block) -> tuple[pa.Table, dict[str, Moments]]:
         """Output columns [q] besides the kept ones (with a `status`), and moments to merge over blocks."""
@@ -110,11 +127,12 @@ class Ask(ABC):
         ]
         return list(dict.fromkeys([*needed, *self.keep, *self.extra_columns]))
 
-    def tables(self, start: int, stop: int) -> Iterator[tuple[pa.Table, "Tally"]]:
+    def tables(self, start: int, stop: int, device: str = "cpu") -> Iterator[tuple[pa.Table, "Tally"]]:
         """Output rows [start, stop), a block at a time, with what is counted."""
+        check_device(device)
         tables = self.source.read(start, stop, self.read_columns, batch_rows=self.block_rows)
         for table in tables:
-            block = self.encoded(table, start)
+            block = replace(self.encoded(table, start), device=device)
             answers, sums = self.answer(block)
             kept = (
                 table.select(self.keep) if self.keep else self.source.addresses(start, start + table.num_rows)
@@ -127,12 +145,18 @@ class Ask(ABC):
         """Queries [q, d] and features [q, m] of a table."""
         keys, bad, rejected = self.index.key.encode(table)
         features, spoiled = _features(self.index.features, table)
-        rejected = [*rejected, *spoiled]
-        if features is not None:
-            for reason in spoiled:
-                bad[reason.rows] |= reason.reason != UNSEEN_CATEGORY
+        rejected = [*rejected, *spoiled, *self._nameless(table)]
+        for found in rejected:
+            bad[found.rows] |= found.reason != UNSEEN_CATEGORY
         at = None if features is None else torch.from_numpy(features)
         return Block(table, first, torch.from_numpy(keys), at, torch.from_numpy(bad), tuple(rejected))
+
+    def _nameless(self, table: pa.Table) -> list[Rejected]:
+        """Rows whose answer nobody could join to them: those without the id that is kept of them."""
+        id = self.index.layout.roles.id
+        if id not in self.keep or not table.column(id).null_count:
+            return []
+        return [Rejected(id, REASONS[NULL], np.flatnonzero(table.column(id).is_null()))]
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """Write one output partition, atomically; rows out are checked against rows in."""
@@ -142,10 +166,10 @@ class Ask(ABC):
         quarantine: list[pa.Table] = []
         with (
             attempt.writer(name) as sink,
-            pq.ParquetWriter(sink, self.schema, compression="zstd") as writer,
+            pq.ParquetWriter(sink, self.schema, compression="zstd", write_page_checksum=True) as writer,
         ):
             group: list[pa.Table] = []
-            for table, counted in self.tables(start, stop):
+            for table, counted in self.tables(start, stop, attempt.device):
                 tally = tally.add(counted)
                 quarantine += counted.quarantine
                 group.append(_owned(table))

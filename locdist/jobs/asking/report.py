@@ -3,10 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from locdist.data.artefacts import packed, unpacked
+from locdist.data.store import Store
 from locdist.errors import TooManyBadRows
 from locdist.jobs.asking.diagnostics import Diagnostics
-from locdist.jobs.telling.text import to_json
+from locdist.jobs.telling.text import plain, to_json
 from locdist.search.audit import Recall
+
+REPORT = "_locdist/report.json"
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,12 @@ class Report:
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> bytes:
-        """The report as `_locdist/report.json` holds it."""
+        """The report as JSON."""
         return to_json(asdict(self))
+
+    def write(self, folder: Store) -> None:
+        """Leave it in the output folder: the last file that a job writes."""
+        folder.write(REPORT, packed(plain(asdict(self)), indent=1))
 
     def __str__(self) -> str:
         told = [f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s, {self.tasks} tasks)"]
@@ -63,6 +71,20 @@ class Report:
         told.append(f"recall {self.recall}, nprobe {self.nprobe}" if self.recall else "search: exact")
         told += [str(self.diagnostics)] if self.diagnostics else []
         return "\n".join([*told, *self.notes])
+
+
+@dataclass(frozen=True)
+class Reported:
+    """What is read again of a report: rows written, and those of each status."""
+
+    rows: int
+    status: dict[str, int]
+
+    @staticmethod
+    def read(folder: Store) -> "Reported":
+        """What a report says; the folder has one."""
+        place, remedy = folder.path(REPORT), "Delete that file and run the same command again."
+        return unpacked(Reported, folder.read(REPORT), "the report of a job", place, remedy, extra="ignore")
 
 
 def check_bad(rows: int, bad: int, reasons: Mapping[str, int], most: float | None, remedy: str) -> None:

@@ -1,5 +1,6 @@
 """What is counted of answers: over blocks in a task, over tasks in a job."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -7,11 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from locdist.data.artefacts import typed
 from locdist.data.encoding import UNSEEN_CATEGORY, Rejected
 from locdist.data.moments import Moments
 from locdist.data.source import Source
 from locdist.jobs.asking.block import STATUSES, Block
 from locdist.local.answers import Status
+from locdist.plan.records import Record
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,7 @@ class Tally:
     @property
     def data(self) -> dict[str, Any]:
         """What a record keeps, JSON-able."""
-        sums = {name: asdict(part) for name, part in self.sums.items()}
-        return {"status": self.status, "reasons": self.reasons, "sums": sums}
+        return asdict(Counted(self.status, self.reasons, self.sums))
 
     def add(self, other: "Tally") -> "Tally":
         """The sum of both; quarantined rows are not carried along."""
@@ -70,12 +72,18 @@ def merged(one: Mapping[str, Moments], other: Mapping[str, Moments]) -> dict[str
     return {name: one.get(name, Moments()).merge(other.get(name, Moments())) for name in names}
 
 
-def moments(data: Mapping[str, Any]) -> dict[str, Moments]:
-    """Moments as records hold them."""
-    parts = ("mean", "m2", "low", "high")
-    return {
-        name: Moments(told["count"], *(tuple(told[part]) for part in parts)) for name, told in data.items()
-    }
+@dataclass(frozen=True)
+class Counted:
+    """What a record keeps of a tally."""
+
+    status: dict[str, int]
+    reasons: dict[str, int]
+    sums: dict[str, Moments]
+
+    @staticmethod
+    def of(record: Record) -> "Counted":
+        """What a record counts."""
+        return typed(Counted, json.dumps(record.data), "counts of answers", record.task, "Use --overwrite.")
 
 
 def _listed(source: Source, block: Block, found: Rejected) -> pa.Table:

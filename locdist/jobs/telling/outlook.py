@@ -1,4 +1,4 @@
-"""Plans in words and figures: stages, their tasks, memory and work, each with its basis."""
+"""Plans in words and figures: stages, their tasks, bytes, memory, work and time, each with its basis."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,11 +8,12 @@ import pyarrow as pa
 
 from locdist.data.dataset import Dataset
 from locdist.data.schema import is_text, is_vector, plain
+from locdist.execute.amounts import duration, size
 from locdist.jobs.asking.questions import block_rows
 from locdist.jobs.build_index import Options
 from locdist.jobs.extent import KMEANS, Extent
-from locdist.jobs.telling.text import aligned, size, to_json
-from locdist.plan.cost import Estimate, Search, Solve, predict_cost
+from locdist.jobs.telling.text import aligned, to_json
+from locdist.plan.cost import MEASURED, Estimate, Search, Solve, predict_cost
 from locdist.plan.records import Record
 from locdist.search.build import EXACT_ROWS, SAMPLE_ROWS, SHARD_BYTES
 
@@ -30,6 +31,8 @@ class StagePlan:
         Tasks in all; those with a record; rows over all tasks.
     memory : int
         Bytes of anonymous memory of a worker at its peak.
+    read, written : int
+        Bytes of the columns that all tasks read and write, before compression.
     distances : int
         Distances computed by all tasks.
     seconds : float
@@ -43,9 +46,34 @@ class StagePlan:
     finished: int
     rows: int
     memory: int
+    read: int
+    written: int
     distances: int
     seconds: float
     basis: str
+
+    def left(self, workers: int) -> float:
+        """Seconds that the tasks without a record take on so many workers: whole tasks, one after another."""
+        todo = self.tasks - self.finished
+        return math.ceil(todo / workers) * self.seconds / self.tasks + MEASURED.stage if todo else 0.0
+
+
+@dataclass(frozen=True)
+class IndexPlan:
+    """The index that every worker opens: its bytes and files, and whether it lies on an object store."""
+
+    bytes: int
+    files: int
+    remote: bool
+
+    def told(self, workers: int) -> str:
+        """What it means for the machines."""
+        how = "copied to the disk of each machine, and mapped" if self.remote else "mapped"
+        spread = f"; {workers} machines of one worker: {size(self.bytes * workers)}" if workers > 1 else ""
+        return (
+            f"index: {size(self.bytes)} in {self.files:,} files, {how}: once for all workers of a machine "
+            f"(one machine: {size(self.bytes)}{spread})"
+        )
 
 
 @dataclass(frozen=True)
@@ -64,6 +92,10 @@ class JobPlan:
     workers : int
         Tasks at a time.
     notes : tuple of str
+    index : IndexPlan or None
+        What queries are asked of.
+    tuning, starting : float
+        Seconds of the driver before the first task, and until there are workers.
     """
 
     kind: str
@@ -76,12 +108,15 @@ class JobPlan:
     stages: tuple[StagePlan, ...]
     workers: int
     notes: tuple[str, ...] = ()
+    index: IndexPlan | None = None
+    tuning: float = 0.0
+    starting: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """Wall time of what is left, on all workers; right to a factor of about two."""
-        left = (stage.seconds * (1 - stage.finished / max(stage.tasks, 1)) for stage in self.stages)
-        return sum(left) / self.workers
+        """Wall time of what is left, on all workers; right to a factor of about three."""
+        left = [stage.left(self.workers) for stage in self.stages]
+        return MEASURED.job + self.tuning + sum(left) + (self.starting if any(left) else 0.0)
 
     @property
     def memory(self) -> int:
@@ -97,14 +132,22 @@ class JobPlan:
         lines.append(f"input: {self.rows:,} rows in {self.files:,} files, {size(self.volume)}")
         lines += [f"  {name}: {value}" for name, value in self.choices.items()]
         if self.stages:
-            head = ("stage", "tasks", "finished", "rows", "memory", "distances", "core seconds")
-            lines += aligned([head, *map(_cells, self.stages)])
-            lines.append(
-                f"about {self.seconds:,.1f} s on {self.workers} workers, {size(self.memory)} a worker "
-                "(to a factor of two, by rates measured on another machine)"
-            )
+            lines += [*aligned([_HEAD, *map(_cells, self.stages)]), self._time, _BASIS]
+        lines += [self.index.told(self.workers)] if self.index else []
         lines += [f"{stage.name}: {stage.basis}" for stage in self.stages]
         return "\n".join([*lines, *self.notes, "Nothing was computed or written."])
+
+    @property
+    def _time(self) -> str:
+        """The expected time, what it is made of, and the memory."""
+        tasks = sum(stage.left(self.workers) for stage in self.stages)
+        parts = {"to start them": self.starting, "to tune the search": self.tuning, "in tasks": tasks}
+        told = ", ".join(f"{duration(seconds)} {what}" for what, seconds in parts.items() if seconds)
+        workers = f"{self.workers:,} worker{'s' if self.workers > 1 else ''}"
+        return (
+            f"about {duration(self.seconds)} on {workers} ({told or 'nothing is left'}), "
+            f"{size(self.memory)} a worker"
+        )
 
 
 def ask_stage(
@@ -173,12 +216,23 @@ def _stage(
         finished=min(len(records.get(name, {})), len(sizes)),
         rows=sum(sizes),
         memory=largest.memory,
+        read=sum(each.read for each in costs),
+        written=sum(each.written for each in costs),
         distances=sum(each.distances for each in costs),
         seconds=sum(each.seconds for each in costs),
         basis=f"{basis}; memory: {largest.formula}",
     )
 
 
+_HEAD = ("stage", "tasks", "finished", "rows", "read", "written", "memory", "distances", "core seconds")
+_BASIS = (
+    "basis: tasks, rows, bytes (of decoded columns, before compression) and distances are counted; seconds "
+    "are counts times rates measured on two cores of a shared x86-64 server, right to a factor of three; "
+    "memory is an upper bound"
+)
+
+
 def _cells(stage: StagePlan) -> tuple[str, ...]:
     counts = (f"{count:,}" for count in (stage.tasks, stage.finished, stage.rows))
-    return stage.name, *counts, size(stage.memory), f"{stage.distances:.3g}", f"{stage.seconds:,.1f}"
+    sizes = (size(count) for count in (stage.read, stage.written, stage.memory))
+    return stage.name, *counts, *sizes, f"{stage.distances:.3g}", f"{stage.seconds:,.1f}"

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 
 def aligned(rows: Sequence[Sequence[str]], indent: int = 2) -> list[str]:
@@ -20,14 +21,15 @@ def _padded(row: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 def to_json(value: Mapping[str, object]) -> bytes:
     """JSON for any reader: a number that is not finite is null, what JSON does not know is text."""
-    return json.dumps(_finite(value), indent=1, default=str, allow_nan=False).encode()
+    return json.dumps(plain(value), indent=1, default=str, allow_nan=False).encode()
 
 
-def _finite(value: object) -> object:
+def plain(value: object) -> Any:
+    """Mappings and lists in which a number that is not finite is null."""
     if isinstance(value, Mapping):
-        return {str(name): _finite(part) for name, part in value.items()}
+        return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -38,12 +40,3 @@ def number(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.6g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def size(count: float) -> str:
-    """Bytes in the largest unit that leaves at least one."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

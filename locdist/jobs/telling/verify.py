@@ -1,7 +1,11 @@
 """Whether files still hold what was written: their checksums against those recorded."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
 from locdist.data.store import Store
-from locdist.plan.records import checksum, history
+from locdist.errors import DataError
+from locdist.plan.records import READERS, checksum, history
 from locdist.search.layout import MANIFEST, Layout, read_manifest
 
 
@@ -16,6 +20,18 @@ def altered(folder: Store) -> tuple[str, ...]:
         for name, digest in known.items()
         if not folder.exists(name) or checksum(folder, name).checksum != digest
     )
+
+
+def check_intact(folder: Store, names: Sequence[str]) -> None:
+    """DataError naming the first of some outputs of a job that is not what was written; reads them."""
+    known = recorded(folder)
+    with ThreadPoolExecutor(READERS) as pool:
+        sums = pool.map(lambda name: checksum(folder, name).checksum, names)
+        for name, digest in zip(names, sums, strict=True):
+            if digest != known.get(name):
+                wanted = f"{folder.path(name)} with the checksum {known.get(name, 'of a commit record')}"
+                remedy = "It was damaged or changed: delete it and run the same command again."
+                raise DataError(wanted, digest, remedy)
 
 
 def recorded(folder: Store) -> dict[str, str]:

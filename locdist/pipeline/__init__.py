@@ -1,0 +1,1 @@
+"""THE PIPELINE: a file with named steps, its schema, and how the steps become jobs."""

@@ -1,0 +1,222 @@
+"""The steps of a pipeline file as calls of jobs."""
+
+import json
+import shlex
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from locdist.data.store import Store
+from locdist.execute.events import Event, Listener, TaskFinished
+from locdist.jobs.asking.ask import REPORT
+from locdist.jobs.build_index import build_index
+from locdist.jobs.evaluate import ClassCount, Evaluation, evaluate
+from locdist.jobs.neighbors import neighbors
+from locdist.jobs.plans import plan_index, plan_neighbors, plan_predict, plan_transform
+from locdist.jobs.predict import predict
+from locdist.jobs.status import status
+from locdist.jobs.transform import transform
+from locdist.pipeline.choices import made
+from locdist.pipeline.inputs import Inputs
+from locdist.pipeline.meaning import INDEX, outs, scored
+from locdist.pipeline.report import StepPlan, StepReport, Told
+from locdist.pipeline.sections import Evaluate, File, Index, Neighbors, Predict, Transform
+from locdist.search.layout import MANIFEST as INDEX_MANIFEST
+
+RESOLVED = "_locdist/pipeline.yaml"
+EVALUATIONS = "_locdist/evaluations"
+
+
+@dataclass(frozen=True)
+class Call(ABC):
+    """One step.
+
+    Parameters
+    ----------
+    name, verb, out : str
+        As in `StepReport`.
+    reads : tuple of (str, str, str)
+        What must be finished before: what it is called, its folder, and the file there that is written last.
+    """
+
+    name: str
+    verb: str
+    out: str
+    reads: tuple[tuple[str, str, str], ...]
+
+    @abstractmethod
+    def run(self, resolved: str, running: Mapping[str, Any]) -> StepReport:
+        """Do it, and leave the resolved file beside the output. `running` are the options of a run."""
+
+    @abstractmethod
+    def planned(self, planning: Mapping[str, Any]) -> StepPlan:
+        """What it would do, once everything that it reads is there."""
+
+    def plan(self, planning: Mapping[str, Any]) -> StepPlan:
+        """What it would do, as far as that is known."""
+        for name, folder, last in self.reads:
+            if not Store.at(folder).exists(last):
+                why = f"Rows, tasks and memory are told when {name!r} is finished, which this step reads."
+                return StepPlan(self.name, self.verb, self.out, None, why)
+        return self.planned(planning)
+
+
+@dataclass(frozen=True)
+class JobCall(Call):
+    """A step that writes a folder.
+
+    Parameters
+    ----------
+    do, tell : callable
+        The verb, and what plans it.
+    given : callable () -> tuple
+        Their arguments; the inputs are opened when it is called.
+    chosen : mapping
+        Their options that decide the answers.
+    """
+
+    do: Callable[..., Any]
+    tell: Callable[..., Told]
+    given: Callable[[], tuple[Any, ...]]
+    chosen: Mapping[str, Any]
+
+    def run(self, resolved: str, running: Mapping[str, Any]) -> StepReport:
+        watch = Watch(Store.at(self.out), resolved, running["listener"])
+        command = running["command"] or f"locdist run {shlex.quote(watch.folder.path(RESOLVED))}"
+        result = self.do(*self.given(), **self.chosen, **{**running, "listener": watch, "command": command})
+        watch.leave()
+        state = "done" if watch.tasks else "finished before"
+        told = status(self.out) if self.verb == INDEX else result
+        return StepReport(self.name, self.verb, self.out, state, told)
+
+    def planned(self, planning: Mapping[str, Any]) -> StepPlan:
+        plan = self.tell(*self.given(), **self.chosen, **planning)
+        return StepPlan(self.name, self.verb, self.out, plan)
+
+
+@dataclass(frozen=True)
+class EvaluateCall(Call):
+    """A step that scores the output of another one; its result is kept there, and read when it is asked for
+    again.
+    """
+
+    asked: Evaluate
+
+    def run(self, resolved: str, running: Mapping[str, Any]) -> StepReport:
+        folder, name = Store.at(self.out), f"{EVALUATIONS}/{self.name}.json"
+        asked = self.asked.model_dump(mode="json", include={"target", "truth"})
+        before = json.loads(folder.read(name)) if folder.exists(name) else {}
+        # A truth of its own may have changed; the kept columns and the pinned queries have not.
+        if before.get("asked") == asked and self.asked.truth is None:
+            return StepReport(self.name, self.verb, self.out, "finished before", _evaluation(before["told"]))
+        told = evaluate(self.out, self.asked.target, list(self.asked.truth) if self.asked.truth else None)
+        content = {"asked": asked, "told": json.loads(told.to_json())}
+        folder.write(name, json.dumps(content, indent=1).encode())
+        return StepReport(self.name, self.verb, self.out, "done", told)
+
+    def planned(self, planning: Mapping[str, Any]) -> StepPlan:
+        why = (
+            f"One pass over {self.out} and its truth; nothing is written but {EVALUATIONS}/{self.name}.json."
+        )
+        return StepPlan(self.name, self.verb, self.out, None, why)
+
+
+@dataclass
+class Watch:
+    """A listener that counts finished tasks, and leaves the resolved file when the folder is ours: at the
+    first event, so that it is there when the run is stopped.
+    """
+
+    folder: Store
+    resolved: str
+    listener: Listener | None
+    tasks: int = 0
+    left: bool = field(default=False, init=False)
+
+    def __call__(self, event: Event) -> None:
+        self.leave()
+        self.tasks += isinstance(event, TaskFinished)
+        if self.listener is not None:
+            self.listener(event)
+
+    def leave(self) -> None:
+        """Write the resolved file, once; a folder that was finished before keeps its own."""
+        if not self.left and (self.tasks or not self.folder.exists(RESOLVED)):
+            self.left = True
+            self.folder.write(RESOLVED, self.resolved.encode())
+
+
+def calls(file: File, inputs: Inputs) -> tuple[Call, ...]:
+    """The steps in their order; the build of the index is the first, where the file has a support for it."""
+    built = [_index(file.index, inputs)] if file.index and file.support else []
+    return (*built, *(_call(file, number, inputs) for number in range(len(file.steps))))
+
+
+def _call(file: File, number: int, inputs: Inputs) -> Call:
+    asked = file.steps[number].content
+    if isinstance(asked, Evaluate):
+        by = str(scored(file, number))
+        out = outs(file)[by]
+        return EvaluateCall(asked.name, "evaluate", out, ((by, out, REPORT),), asked)
+    if isinstance(asked, Transform):
+        return _transform(file, asked, inputs)
+    return _predict(file, asked, inputs) if isinstance(asked, Predict) else _neighbors(file, asked, inputs)
+
+
+def _index(asked: Index, inputs: Inputs) -> Call:
+    chosen = asked.model_dump(exclude={"path"})
+    return JobCall(
+        INDEX, INDEX, asked.path, (), build_index, plan_index,
+        lambda: (inputs.support(None), asked.path), chosen,
+    )  # fmt: skip
+
+
+def _predict(file: File, asked: Predict, inputs: Inputs) -> Call:
+    chosen = _chosen(asked, "extras", "explain", "recall", "limit")
+    return JobCall(
+        asked.name, "predict", asked.out, _reads(file, asked), predict, plan_predict,
+        lambda: (made(asked.method), _place(file), inputs.rows(asked.queries), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _neighbors(file: File, asked: Neighbors, inputs: Inputs) -> Call:
+    chosen = _chosen(asked, "k", "recall", "limit")
+    return JobCall(
+        asked.name, "neighbors", asked.out, _reads(file, asked), neighbors, plan_neighbors,
+        lambda: (_place(file), inputs.rows(asked.queries), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _transform(file: File, asked: Transform, inputs: Inputs) -> Call:
+    chosen = _chosen(asked, "extras", "explain", "bad", "recall", "codes", "limit")
+    return JobCall(
+        asked.name, "transform", asked.out, _reads(file, asked), transform, plan_transform,
+        lambda: (made(asked.method), inputs.support(asked.support), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _place(file: File) -> str:
+    """The folder of the index."""
+    assert file.index is not None  # `meaning` has told a file that needs one
+    return file.index.path
+
+
+def _chosen(asked: Predict | Neighbors | Transform, *names: str) -> dict[str, Any]:
+    """The options of a verb, as its function takes them."""
+    keep = asked.keep if asked.keep is None or "*" not in asked.keep else "*"
+    return {"keep": keep, **{name: getattr(asked, name) for name in names}}
+
+
+def _reads(file: File, asked: Predict | Neighbors | Transform) -> tuple[tuple[str, str, str], ...]:
+    """What a step waits for: the index, and the step whose output it reads."""
+    needed = [] if isinstance(asked, Transform) else [(INDEX, _place(file), INDEX_MANIFEST)]
+    rows = asked.support if isinstance(asked, Transform) else asked.queries
+    if rows is not None and rows.step is not None:
+        needed.append((rows.step, outs(file)[rows.step], REPORT))
+    return tuple(needed)
+
+
+def _evaluation(told: dict[str, Any]) -> Evaluation:
+    classes = {name: ClassCount(**counts) for name, counts in told["classes"].items()}
+    return Evaluation(**{**told, "classes": classes})

@@ -1,0 +1,125 @@
+"""Methods as a pipeline file chooses them: one section for each registered method, made from its signature.
+
+What a method takes, its defaults and their words are said once, in `locdist.methods.named`; a method that is
+entered there can be named in a file, is checked and is in the schema.
+"""
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
+
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainValidator,
+    Tag,
+    WithJsonSchema,
+    create_model,
+)
+
+from locdist.local.kernels import KERNELS, parse_bandwidth, spec
+from locdist.methods.method import Method
+from locdist.methods.named import METHODS
+from locdist.methods.named import method as named
+from locdist.pipeline.section import Section
+
+TAG = "="  # begins the tags of unions, which pydantic puts into the paths of errors
+_POSITIVE = {"type": "number", "exclusiveMinimum": 0}
+_BANDWIDTH = {
+    "anyOf": [
+        _POSITIVE,
+        {"const": "nearest"},
+        {
+            "type": "object",
+            "properties": {"nearest": _POSITIVE},
+            "required": ["nearest"],
+            "additionalProperties": False,
+        },
+    ]
+}
+# Parameters of which the annotation says less than is known.
+_KINDS: dict[str, Any] = {
+    "k": Annotated[int, Field(ge=1)],
+    "kernel": Literal[tuple(KERNELS)],
+    "bandwidth": Annotated[
+        Any, PlainValidator(lambda given: spec(parse_bandwidth(given))), WithJsonSchema(_BANDWIDTH)
+    ],
+    "ridge": Annotated[float, Field(ge=0)],
+}
+_PARAMETER = re.compile(r"^(\w+(?:, \w+)*)(?: : (.*))?$((?:\n {4}.*)*)", re.MULTILINE)
+_AS_IN = re.compile(r"As in `(\w+)`[.:]")
+_WORDS = re.compile(r"\{(.*)\}")
+
+
+def made(choice: Section) -> Method:
+    """The method that a section chooses; UsageError when its parameters do not fit together."""
+    return named(choice.model_dump(exclude_none=True))
+
+
+def _section(name: str, maker: Callable[..., Method]) -> type[Section]:
+    """The section of one method."""
+    fields: dict[str, Any] = {"name": (Literal[name], Field(description=_summary(maker)))}
+    for parameter in inspect.signature(maker).parameters.values():
+        kind, words = _documented(maker, parameter.name)
+        among = _WORDS.fullmatch(kind)
+        known = Literal[ast.literal_eval(f"({among[1]},)")] if among else parameter.annotation
+        default = ... if parameter.default is parameter.empty else parameter.default
+        allowed = _KINDS.get(parameter.name, known)
+        described = Field(default=default, description=words or f"One of {among[1] if among else kind}.")
+        fields[parameter.name] = (allowed if default is not None else allowed | None, described)
+    return create_model(name, __base__=Section, __doc__=_summary(maker), **fields)
+
+
+def _summary(maker: Callable[..., Method]) -> str:
+    return " ".join((inspect.getdoc(maker) or "").partition("\n\n")[0].split())
+
+
+def _documented(maker: Callable[..., Method], parameter: str) -> tuple[str, str]:
+    """What the docstring of a method says about a parameter: its type, and the words."""
+    for names, kind, words in _PARAMETER.findall(inspect.getdoc(maker) or ""):
+        if parameter in names.split(", "):
+            elsewhere = _AS_IN.match(words.strip())
+            other = METHODS.get(elsewhere[1].replace("_", "-")) if elsewhere else None
+            return _documented(other, parameter) if other else (kind, " ".join(words.split()))
+    return "", ""
+
+
+def _tag(given: Any) -> str | None:
+    name = given.get("name") if isinstance(given, dict) else getattr(given, "name", None)
+    return f"{TAG}{name}" if name in METHODS else None
+
+
+def _by_name(given: Any) -> Any:
+    return {"name": given} if isinstance(given, str) else given
+
+
+def _fitting(choice: Section) -> Section:
+    made(choice)
+    return choice
+
+
+def _or_a_name(schema: dict[str, Any]) -> None:
+    """In the schema: the name alone will do, where no parameter has to be given."""
+    names = [name for name, maker in METHODS.items() if not _required(maker)]
+    schema["anyOf"] = [{"enum": names}, {"oneOf": schema.pop("oneOf")}]
+
+
+def _required(maker: Callable[..., Method]) -> bool:
+    parameters = inspect.signature(maker).parameters.values()
+    return any(parameter.default is parameter.empty for parameter in parameters)
+
+
+_SECTIONS = [Annotated[_section(name, maker), Tag(TAG + name)] for name, maker in METHODS.items()]
+if TYPE_CHECKING:
+    Choice = Section  # a union of what is registered has no static type
+else:
+    Choice = Annotated[
+        Annotated[Union[tuple(_SECTIONS)], Discriminator(_tag)],  # noqa: UP007 - of a list
+        BeforeValidator(_by_name),
+        AfterValidator(_fitting),
+        Field(json_schema_extra=_or_a_name),
+    ]

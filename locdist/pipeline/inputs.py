@@ -1,0 +1,121 @@
+"""What a pipeline reads: opened once, and its columns checked before anything runs."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from locdist.data.dataset import Dataset
+from locdist.data.source import Source, source
+from locdist.errors import DataError, did_you_mean
+from locdist.pipeline.meaning import outs, scored
+from locdist.pipeline.mistakes import Mistake, Path
+from locdist.pipeline.sections import Evaluate, File, Neighbors, Predict, Rows, Support, Transform
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The sources of a file, listed when they are first asked for and then kept: the same for its steps and
+    for what is checked before. What a step wrote is listed anew, by the step that reads it.
+    """
+
+    file: File
+    _opened: dict[tuple[object, str], Source] = field(default_factory=dict, compare=False, repr=False)
+
+    def opened(self, rows: Rows | Support) -> Source | None:
+        """Rows in files; None for those of a step."""
+        if rows.path is None:
+            return None
+        bad = rows.bad_files if isinstance(rows, Support) else "raise"
+        if (rows.path, bad) not in self._opened:
+            self._opened[rows.path, bad] = source(self.place(rows), bad_files=bad)
+        return self._opened[rows.path, bad]
+
+    def place(self, rows: Rows | Support) -> str | list[str]:
+        """Where rows are."""
+        if rows.path is not None:
+            return rows.path[0] if len(rows.path) == 1 else list(rows.path)
+        return outs(self.file)[str(rows.step)]
+
+    def rows(self, rows: Rows | None) -> Source | str | list[str]:
+        """The queries of a step, or those of the file."""
+        asked = rows or self.file.queries
+        assert asked is not None  # `meaning` has told a file without
+        return self.opened(asked) or self.place(asked)
+
+    def support(self, support: Support | None) -> Dataset:
+        """The support of a step, or that of the file."""
+        asked = support or self.file.support
+        assert asked is not None
+        return Dataset(
+            self.opened(asked) or source(self.place(asked), bad_files=asked.bad_files), asked.roles
+        )
+
+    def mistakes(self) -> list[Mistake]:
+        """Columns that the file names and the data lack, as far as the data are there."""
+        found = list(self._roles(("support",), self.file.support)) if self.file.support else []
+        for number, step in enumerate(self.file.steps):
+            path, content = ("steps", number, step.verb), step.content
+            if isinstance(content, Predict | Neighbors):
+                found += self._kept((*path, "keep"), content.keep, content.queries or self.file.queries)
+            elif isinstance(content, Transform):
+                if content.support is not None:
+                    found += self._roles((*path, "support"), content.support)
+                found += self._kept((*path, "keep"), content.keep, content.support or self.file.support)
+            elif content.target is not None:
+                found += self._truth((*path, "target"), content, number)
+        return found
+
+    def check(self) -> None:
+        """DataError for queries that lack a column of the key or of the features of the file's support."""
+        for step in self.file.steps:
+            if isinstance(step.content, Predict | Neighbors):
+                self._fitting(step.content.queries or self.file.queries)
+
+    def _names(self, rows: Rows | Support | None) -> list[str] | None:
+        """The columns of some rows; None while they are not there."""
+        there = self.opened(rows) if rows is not None else None
+        return list(there.schema.names) if there is not None else None
+
+    def _roles(self, path: Path, support: Support) -> Iterator[Mistake]:
+        names = self._names(support)
+        named = {
+            "key": tuple(support.key),
+            "features": tuple(support.features or {}),
+            "target": support.target,
+        }
+        single = {"weight": support.weight, "id": support.id}
+        named |= {role: (name,) for role, name in single.items() if name is not None}
+        for role, columns in named.items() if names is not None else ():
+            yield from _missing((*path, role), f"a column of the support as its {role}", columns, names or [])
+
+    def _kept(
+        self, path: Path, keep: tuple[str, ...] | None, rows: Rows | Support | None
+    ) -> Iterator[Mistake]:
+        names = self._names(rows)
+        if keep is not None and "*" not in keep and names is not None:
+            yield from _missing(path, "an input column to keep", keep, names)
+
+    def _truth(self, path: Path, content: Evaluate, number: int) -> Iterator[Mistake]:
+        """The column of the truth among those given, kept or asked."""
+        by = next(step.content for step in self.file.steps if step.content.name == scored(self.file, number))
+        own = by.support or self.file.support if isinstance(by, Transform) else None
+        rows = own or getattr(by, "queries", None) or self.file.queries
+        names = self._names(Rows(path=content.truth) if content.truth else rows)
+        if names is not None and content.target is not None:
+            yield from _missing(path, "the column of the truth", (content.target,), names)
+
+    def _fitting(self, queries: Rows | None) -> None:
+        names, support = self._names(queries), self.file.support
+        if names is None or support is None:
+            return
+        there = ", ".join(map(repr, names))
+        for role, columns in (("key", support.key), ("features", support.features or {})):
+            for name in columns:
+                if name not in names:
+                    wanted = f"column {name!r} of the {role} in the queries"
+                    raise DataError(wanted, f"the columns {there}", did_you_mean(name, names))
+
+
+def _missing(path: Path, wanted: str, columns: tuple[str, ...], names: list[str]) -> Iterator[Mistake]:
+    for name in columns:
+        if name not in names:
+            yield Mistake(path, wanted, repr(name), did_you_mean(name, names))

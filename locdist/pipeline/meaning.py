@@ -1,0 +1,112 @@
+"""What the sections of a pipeline file mean together: who reads what, and which folders are written."""
+
+from collections.abc import Iterator
+
+from locdist.errors import did_you_mean
+from locdist.pipeline.mistakes import Mistake, Path
+from locdist.pipeline.sections import Evaluate, File, Neighbors, Predict, Transform
+
+INDEX = "index"  # what the build of the index is called among the steps
+_WRITING = (Predict, Neighbors, Transform)
+_SCORED = (Predict, Transform)
+
+
+def mistakes(file: File) -> list[Mistake]:
+    """What does not fit together, in the order of the file."""
+    return [*_sources(file), *_names(file), *_needs(file), *_references(file), *_folders(file), *_run(file)]
+
+
+def scored(file: File, number: int) -> str | None:
+    """The step whose predictions the evaluation at a place scores; None without one."""
+    content = file.steps[number].content
+    if isinstance(content, Evaluate) and content.step is not None:
+        return content.step
+    above = [step.content.name for step in file.steps[:number] if isinstance(step.content, _SCORED)]
+    return above[-1] if above else None
+
+
+def outs(file: File) -> dict[str, str]:
+    """The folders that steps write, by the names of the steps."""
+    return {step.content.name: step.content.out for step in file.steps if isinstance(step.content, _WRITING)}
+
+
+def _sources(file: File) -> Iterator[Mistake]:
+    """What the whole file reads is there before its first step."""
+    for name, rows in (("support", file.support), ("queries", file.queries)):
+        if rows is not None and rows.step is not None:
+            remedy = f"Give the {name} of a single step a step, inside it."
+            yield Mistake((name, "step"), f"the path of the {name}", repr(rows.step), remedy)
+
+
+def _names(file: File) -> Iterator[Mistake]:
+    taken = {INDEX}
+    for number, step in enumerate(file.steps):
+        if step.content.name in taken:
+            wanted, given = "a name of its own for each step", f"{step.content.name!r} again"
+            yield Mistake(("steps", number, step.verb), wanted, given, "Add a line `name: ...` to the step.")
+        taken.add(step.content.name)
+
+
+def _needs(file: File) -> Iterator[Mistake]:
+    """What steps need besides their own section."""
+    for number, step in enumerate(file.steps):
+        content, path = step.content, ("steps", number, step.verb)
+        if isinstance(content, Predict | Neighbors):
+            if file.index is None:
+                remedy = "Add it; with a support in the file it is built there."
+                yield Mistake(path, "a file with `index: {path: ...}`", "none", remedy)
+            if (content.queries or file.queries) is None:
+                yield Mistake(path, "`queries: {path: ...}` in the step or in the file", "none", "Add them.")
+        elif isinstance(content, Transform) and (content.support or file.support) is None:
+            wanted = "`support: {path: ..., key: ...}` in the step or in the file"
+            yield Mistake(path, wanted, "none", "Add it.")
+        elif isinstance(content, Evaluate) and scored(file, number) is None:
+            yield Mistake(path, "a predict or transform step above", "none", "Name it: step: predict")
+
+
+def _references(file: File) -> Iterator[Mistake]:
+    """Steps that are read must stand above, and write what is wanted."""
+    for number, step in enumerate(file.steps):
+        content, kinds = step.content, _SCORED if step.verb == "evaluate" else _WRITING
+        above = [each.content.name for each in file.steps[:number] if isinstance(each.content, kinds)]
+        for path, name in _named(content):
+            if name not in above:
+                wanted = f"a step above that {'predicts' if step.verb == 'evaluate' else 'writes rows'}"
+                remedy = did_you_mean(name, above) if above else "There is none above."
+                yield Mistake(("steps", number, step.verb, *path), wanted, repr(name), remedy)
+
+
+def _named(content: Predict | Neighbors | Transform | Evaluate) -> Iterator[tuple[Path, str]]:
+    """The step that a step names, and where."""
+    if isinstance(content, Evaluate):
+        if content.step is not None:
+            yield ("step",), content.step
+        return
+    role = "support" if isinstance(content, Transform) else "queries"
+    rows = content.support if isinstance(content, Transform) else content.queries
+    if rows is not None and rows.step is not None:
+        yield (role, "step"), rows.step
+
+
+def _folders(file: File) -> Iterator[Mistake]:
+    """No two write to one folder."""
+    taken = {file.index.path: "the index"} if file.index else {}
+    for number, step in enumerate(file.steps):
+        if isinstance(step.content, Evaluate):
+            continue
+        name, out = step.content.name, step.content.out
+        if out in taken:
+            given = f"{out}, where {taken[out]} lies"
+            path = ("steps", number, step.verb, "out")
+            yield Mistake(path, "a folder of its own for each step", given, "Write to another folder.")
+        taken[out] = f"the output of {name!r}"
+
+
+def _run(file: File) -> Iterator[Mistake]:
+    """Options of executors that do not go together."""
+    run = file.run
+    if run.executor == "local" and run.address is not None:
+        yield Mistake(("run", "address"), "no address with executor 'local'", "one", "Leave it out.")
+    if run.executor != "local" and run.processes:
+        wanted = f"no processes with executor {run.executor!r}"
+        yield Mistake(("run", "processes"), wanted, "true", "Leave it out: its workers are processes.")

@@ -1,0 +1,57 @@
+"""Every registered method from files, beside the same method in memory."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import locdist as ld
+from locdist.local.answers import WANTS
+from locdist.methods.named import METHODS, method
+
+_RNG = np.random.default_rng(0)
+X = _RNG.normal(size=(300, 2)) * [1.0, 20.0]
+Y = _RNG.poisson(np.exp(0.5 + X @ [0.5, 0.02])).clip(1, 4)  # numbers, and classes
+Q = _RNG.normal(size=(30, 2)) * [1.0, 20.0]
+SCALE = X.std(axis=0)
+
+
+def table(rows: np.ndarray, **more: np.ndarray) -> pa.Table:
+    return pa.table({"east": rows[:, 0], "north": rows[:, 1], **more})
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> ld.Generation:
+    folder: Path = tmp_path_factory.mktemp("methods")
+    (folder / "rows").mkdir()
+    for part in range(3):
+        some = slice(100 * part, 100 * part + 100)
+        pq.write_table(table(X[some], count=Y[some]), folder / "rows" / f"{part}.parquet")
+    support = ld.dataset(folder / "rows", key=["east", "north"], target="count", scaling="standard")
+    return ld.build_index(support, folder / "index")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_files_and_memory_agree(name: str, index: ld.Generation) -> None:
+    chosen = method(name, {"k": 60})
+    extras = ["spread", "coefficients"]
+    found = ld.predict(chosen, index, table(Q), extras=extras, explain=2)
+    answers = chosen(ld.Exact(X / SCALE, Y), Q / SCALE, want=WANTS)
+    assert found["status"].to_pylist() == [ld.Status(each).name.lower() for each in answers.status.tolist()]
+    votes = "codes" in chosen.layer.needs
+    names = [f"probability_{label}" for label in range(1, 5)] if votes else ["prediction"]
+    close(np.column_stack([found[each] for each in names]), answers.values)
+    spreads = [f"spread_{label}" for label in range(1, 5)] if votes else ["spread"]
+    close(np.column_stack([found[each] for each in spreads]), answers.spread)
+    slopes = answers.coefficients.numpy().copy()
+    if chosen.layer.model.slopes:
+        slopes[:, 1:] /= SCALE[:, None]  # in the user's units
+    column = found["coefficients_1" if votes else "coefficients"]
+    close(np.array(column.to_pylist(), dtype=float), slopes[:, :, 0])
+    assert {len(each) for each in found["neighbors"].to_pylist()} == {2}
+
+
+def close(ours: np.ndarray, theirs: object) -> None:
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-7)
