@@ -7,6 +7,8 @@ exit code of the command line. Anything else that escapes is a fault of locdist 
 import difflib
 from collections.abc import Iterable
 
+LONGEST = 1500  # characters of a part of a message
+
 
 class LocdistError(Exception):
     """An error with a remedy.
@@ -24,6 +26,7 @@ class LocdistError(Exception):
     exit_code = 1
 
     def __init__(self, expected: str, given: str, remedy: str) -> None:
+        expected, given = _shortened(expected), _shortened(given)  # they may quote what somebody wrote
         super().__init__(expected, given, remedy)
         self.expected = expected
         self.given = given
@@ -31,6 +34,11 @@ class LocdistError(Exception):
 
     def __str__(self) -> str:
         return f"expected {self.expected}; got {self.given}. {self.remedy}"
+
+
+def _shortened(text: str) -> str:
+    """A text with its length in the place of its end when it is long."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]} ... ({len(text):,} characters)"
 
 
 class UsageError(LocdistError, ValueError):

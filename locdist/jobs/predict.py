@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from locdist.data.dataset import Roles
 from locdist.data.moments import Moments
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
@@ -184,25 +185,35 @@ def work(method: Method, width: int, features: int, want: frozenset[str]) -> Sol
 
 def check(method: Method, index: Generation, own: bool = False) -> None:
     """UsageError when a method cannot work on an index, before any work."""
-    layer, layout = method.layer, index.layout
-    most = layout.rows - (own and layer.leave_one_out)
+    layout = index.layout
+    check_method(method, layout.rows, layout.roles, index.vocabulary is not None, index.numeric, own)
+
+
+def check_method(
+    method: Method, rows: int, roles: Roles, votes: bool, numeric: bool, own: bool = False
+) -> None:
+    """UsageError when a method cannot work on so many rows, or on their targets: classes that can be voted
+    for, numbers.
+    """
+    layer = method.layer
+    most = rows - (own and layer.leave_one_out)
     if layer.k > most:
         raise UsageError(
             f"k of at most {most}, the rows that a query can have as neighbors",
             str(layer.k),
             "Choose a smaller k.",
         )
-    layer.check(layout.metric)
-    if "codes" in layer.needs and index.vocabulary is None:
+    layer.check(roles.metric)
+    if "codes" in layer.needs and not votes:
         raise UsageError(
             f"a single target of classes for {method.name}",
-            f"targets {list(layout.roles.target)}",
+            f"targets {list(roles.target)}",
             "Build the index with one target of strings, integers or booleans.",
         )
-    if "targets" in layer.needs and not index.numeric:
+    if "targets" in layer.needs and not numeric:
         raise UsageError(
             f"a target of numbers for {method.name}",
-            f"targets {list(layout.roles.target) or 'none'}",
+            f"targets {list(roles.target) or 'none'}",
             "Name a numeric target, or predict classes with local-vote or local-logistic.",
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from locdist.data.columns import is_class
 from locdist.data.dataset import Dataset, checked
 from locdist.data.source import Source
 from locdist.data.store import Store
@@ -18,9 +19,12 @@ from locdist.execute.executor import Executor
 from locdist.execute.local import Local
 from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.asking.places import INDEX
+from locdist.jobs.asking.present import Presentation
+from locdist.jobs.asking.questions import check_kept
 from locdist.jobs.asking.report import Report
 from locdist.jobs.build_index import build_index
-from locdist.jobs.predict import PredictRows, check, presentation
+from locdist.jobs.predict import PredictRows, check, check_method, presentation
+from locdist.jobs.support import numeric
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.plan.plan import Resources
@@ -120,6 +124,18 @@ def _question(
     )
 
 
+def _check(
+    method: Method, support: Dataset, keep: tuple[str, ...], extras: Sequence[str], explain: int
+) -> None:
+    """What `_question` will check, as far as it is known before there is an index."""
+    roles, schema = support.roles, support.source.schema
+    kinds = [schema.field(name).type for name in roles.target]
+    votes = len(kinds) == 1 and is_class(kinds[0])
+    check_method(method, support.rows, roles, votes, bool(kinds) and all(map(numeric, kinds)), own=True)
+    classes = pa.array([], pa.string()) if "codes" in method.layer.needs else None
+    check_kept(keep, Presentation(roles.target, classes, tuple(extras), explain).schema())
+
+
 def requested(
     chosen: Method,
     support: Dataset,
@@ -132,6 +148,7 @@ def requested(
 ) -> Request:
     """What `transform` pins in its folder."""
     check_lists(codes, None)
+    _check(chosen, support, kept(keep, support.source, support.roles.id), extras, explain)
     choices = {
         "method": chosen.spec,
         "roles": support.roles.to_json(),

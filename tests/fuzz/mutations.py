@@ -199,7 +199,7 @@ def misshapen(content: bytes, rng: random.Random) -> bytes:
         table = table.slice(0, rng.randrange(table.num_rows + 1))
     elif what == 4:
         table = table.take(pa.array(rng.sample(range(table.num_rows), table.num_rows)))
-    elif what == 5 and pa.types.is_integer(column.type):
+    elif what == 5 and pa.types.is_signed_integer(column.type):
         values = [rng.choice((-1, 0, 2**31 - 1, value)) for value in column.to_pylist()]
         table = table.set_column(at, name, pa.array(values, column.type))
     else:

@@ -66,7 +66,7 @@ def bench_queries(bench):
 def test_memory_of_a_worker_is_told_alike_by_records_and_by_the_kernel(result):
     _, rows = result
     told, seen = rows[list(ROWS).index("memory")].figures["many"]
-    assert seen == pytest.approx(told, rel=0.1)
+    assert seen == pytest.approx(told, rel=0.25)
 
 
 @pytest.mark.parametrize("name", ["ray", "dask"])

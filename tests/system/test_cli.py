@@ -607,7 +607,8 @@ def test_scaling_may_differ_by_role(world, tmp_path):
     words = ("index", world.support, "--key", "east", "--features", "rooms", "--target", "price")
     done = cli(*words, "--scaling", "key=none,features=standard", "--out", tmp_path / "index")
     assert done.exit_code == 0, done.stderr
-    assert '"scaling": {' in (tmp_path / "index" / "manifest.json").read_text()
+    roles = json.loads((tmp_path / "index" / "manifest.json").read_text())["roles"]
+    assert dict(roles["scaling"]) == {"key": "none", "features": "standard"}
     refused = cli(*words, "--scaling", "key=none,rooms", "--out", tmp_path / "other")
     assert refused.exit_code == 2
 

@@ -5,7 +5,7 @@ each row in, in the same order, bad rows kept as nulls with a status and told in
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,17 @@ def check_device(device: str) -> None:
         )
 
 
+def check_kept(keep: Sequence[str], answers: pa.Schema) -> None:
+    """UsageError for kept columns with the names of answers."""
+    twice = set(keep) & set(answers.names)
+    if twice:
+        raise UsageError(
+            f"kept columns besides those of the output ({', '.join(answers.names)})",
+            ", ".join(sorted(twice)),
+            "Rename them in the queries, or keep others.",
+        )
+
+
 def block_rows(k: int) -> int:
     """Queries of k neighbors that are searched together."""
     return max(1, min(BLOCK_ROWS, BLOCK_PAIRS // k))
@@ -76,13 +87,7 @@ class Ask(ABC):
             if encoding is not None:
                 encoding.check(self.source.schema)  # a missing column or another width: before any work
         self.source.check(self.read_columns)
-        twice = set(self.keep) & set(self.columns().names)
-        if twice:
-            raise UsageError(
-                f"kept columns besides those of the output ({', '.join(self.columns().names)})",
-                ", ".join(sorted(twice)),
-                "Rename them in the queries, or keep others.",
-            )
+        check_kept(self.keep, self.columns())
 
     def reads(self, task: Task) -> str:
         """What a task reads, in words."""
