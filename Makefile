@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench chaos lint format clean
+.PHONY: help demo test bench chaos fuzz errors lint format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -32,6 +32,13 @@ bench: $(STAMP)  ## the measurements of speed and memory (wants a quiet machine)
 chaos: $(STAMP)  ## kill workers, drivers and nodes at random moments; every byte is compared (some minutes)
 	@echo "== chaos: a line for each kill, a table at the end"
 	@$(BIN)/python -W error -m tests.chaos $(ARGS)
+
+fuzz: $(STAMP)  ## change files of a small world and ask every verb about it (a minute; ARGS="--seconds 600 --seed 1")
+	@echo "== fuzz: a paragraph for each case that is wrong, counts at the end"
+	@$(BIN)/python -W error -m tests.fuzz $(ARGS)
+
+errors: $(STAMP)  ## every error that is raised on purpose: where, expected, given, remedy
+	@$(BIN)/python -m tests.errors $(ARGS)
 
 lint: $(STAMP)  ## rules, format, types and import contracts
 	@echo "== lint: ruff check";          $(BIN)/ruff check .

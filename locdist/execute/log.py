@@ -106,12 +106,17 @@ class _Appended:
 
     def _opened(self) -> IO[str]:
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
-        with open(self._path, "ab+") as file:  # a driver that died may have left half a line
+        with open(self._path, "ab+", opener=_no_link) as file:  # a driver that died may have left half a line
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - 1))
             if file.read() not in (b"", b"\n"):
                 file.write(b"\n")
-        return open(self._path, "a", encoding="utf-8")
+        return open(self._path, "a", encoding="utf-8", opener=_no_link)
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Open a log, not what somebody has linked in its place."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 class _Pieces:

@@ -16,17 +16,6 @@ from tests.fuzz.play import played
 from tests.fuzz.worker import Watch, _outcome
 
 CASES = 150
-# What the fuzzer has found, and what was repaired: each stays a case.
-FOUND = {
-    (1, 0): "nothing: the first",
-    (0, 239): "an Arrow file with offsets that point nowhere",
-    (0, 408): "the run of a build in the place of another one",
-    (0, 468): "a folder in the place of a shard",
-    (0, 847): "a shard without keys, and with the checksum that says so",
-    (2, 58): "a link to itself in the place of an input",
-    (2, 290): "a folder in the place of an input",
-    (2, 649): "a value of 5,000 characters in an error",
-}
 
 
 def test_whatever_happens_to_a_file_the_answer_is_right_or_an_error_says_why(tmp_path: Path):
