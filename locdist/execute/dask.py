@@ -10,6 +10,7 @@ import functools
 import logging
 import signal
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -47,6 +48,7 @@ except ImportError as error:
 ANSWERED = 20.0  # seconds for the scheduler to say what it has
 FETCHED = 30.0  # seconds for the few bytes that a task returns; its worker may have gone since
 _COUNTING = threading.Lock()
+TRIES, BREATH = 3, 1.0  # to reach all workers, when one goes just then; seconds between two
 OURS = "locdist-"  # how the keys of our tasks begin
 
 
@@ -174,8 +176,19 @@ class Dask(Executor):
     def _carried(self, key: str, stage: Stage) -> Iterator[None]:
         """Have each worker keep the function of a stage."""
         try:
+            self._carry(key, stage)
+            yield
+        finally:  # also what no worker could load: one that starts later would die of it
+            with suppress(OSError, ValueError, KeyError):  # no scheduler, or none that has it
+                self._client.unregister_worker_plugin(key)
+
+    def _carry(self, key: str, stage: Stage, tries: int = TRIES) -> None:
+        try:
             self._client.register_plugin(Carry(stage.function), name=key)
         except OSError as error:  # a worker went just then
+            if tries > 1:
+                time.sleep(BREATH)
+                return self._carry(key, stage, tries - 1)
             why = f"{type(error).__name__}: {error}"
             remedy = "Run the same again to continue."
             raise MachineError("workers of Dask that answer", why, remedy) from error
@@ -185,11 +198,6 @@ class Dask(Executor):
                 f"{type(error).__name__}: {error}",
                 "Use functions of modules that are installed there, and frozen dataclasses.",
             ) from error
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # when the scheduler has gone
-                self._client.unregister_worker_plugin(key)
 
 
 class OneTry(SchedulerPlugin):  # type: ignore[misc]

@@ -1,6 +1,7 @@
 """The table of faults in the docs: every case has its row, and every row its test."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -9,12 +10,14 @@ TABLE = CASES.parents[1] / "docs" / "faults.md"
 LAST = 77
 
 
+@functools.cache
 def rows() -> list[list[str]]:
     """The cells of each row."""
     lines = TABLE.read_text().splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| C")]
 
 
+@functools.cache
 def docstrings() -> list[tuple[str, str]]:
     """Every test of a case, with what it says."""
     trees = [ast.parse(path.read_text()) for path in sorted(CASES.glob("test_*.py"))]
