@@ -16,6 +16,7 @@ from locdist.data.store import Store
 from locdist.errors import DataError, LocdistError
 from locdist.execute.events import Event, StageFinished, TaskStarted
 from locdist.jobs import build_index
+from locdist.jobs.request import ipc, read_batches
 from locdist.plan.records import COMMITS, Record
 from locdist.search import cache, files, intact
 from locdist.search.layout import ShardFile, digest
@@ -139,6 +140,26 @@ def test_no_flipped_byte_between_the_stages_of_a_build_gets_into_the_index(
     again = ld.build_index(support, tmp_path / "index", **words)
     calm = ld.build_index(support, tmp_path / "calm", **words)
     assert [each.checksum for each in again.layout.shards] == [each.checksum for each in calm.layout.shards]
+
+
+def test_no_flipped_bit_of_a_build_file_changes_a_value_or_a_type():
+    """Its schema too: eight bytes are as well a float as an integer."""
+    batch = pa.RecordBatch.from_pydict({"rows": list(range(9)), "radius": [0.5] * 9, "name": ["a"] * 9})
+    good, refused = ipc("lists", batch), 0
+    for at in range(len(good)):
+        changed = bytearray(good)
+        changed[at] ^= 1 << at % 8
+        try:
+            (found,) = read_batches(pa.BufferReader(bytes(changed)), "lists")
+        except DataError:
+            refused += 1
+            continue
+        assert found.equals(batch)
+    assert refused > len(good) / 3
+    with pytest.raises(
+        DataError, match=r"runs of the job as it was written; got what was written as 'lists'"
+    ):
+        read_batches(pa.BufferReader(good), "runs")
 
 
 def test_a_record_in_the_place_of_another_is_refused(place: Path, made: Path):
