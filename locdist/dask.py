@@ -69,7 +69,7 @@ def _predicted(predictor: Predictor, keep: tuple[str, ...], part: pd.DataFrame) 
     needed = dict.fromkeys(column.name for column in predictor.columns)
     there = [name for name in needed if name in part.columns]  # of another one the predictor tells
     answers = predictor(pa.Table.from_pandas(part[there], preserve_index=False))
-    twice = ", ".join(set(keep) & set(answers.column_names))
+    twice = ", ".join(name for name in keep if name in answers.column_names)
     if twice:
         names = ", ".join(answers.column_names)
         raise UsageError(f"kept columns besides {names}", twice, "Rename them, or keep others.")

@@ -63,7 +63,7 @@ def carry_out(
     """Do the first verb, or behind `locdist plan` the second, which tells what the first would do."""
     do, tell = verbs
     if planning(context):
-        show(tell(*given, **chosen, executor=run["executor"]), json)
+        show(tell(*given, **chosen, executor=run["executor"], resources=run["resources"]), json)
     else:
         done = do(*given, **chosen, **run)
         show(done, json)

@@ -31,6 +31,7 @@ from locdist.plan.plan import Attempt, Function, Resources, Stage, Task
 from locdist.plan.versions import versions
 
 try:
+    import dask.config
     from distributed import (
         CancelledError,
         Client,
@@ -48,6 +49,7 @@ except ImportError as error:
 ANSWERED = 20.0  # seconds for the scheduler to say what it has
 FETCHED = 30.0  # seconds for the few bytes that a task returns; its worker may have gone since
 _COUNTING = threading.Lock()
+_QUIET = {"distributed.worker.profile.enabled": False}  # it looks at every thread a hundred times a second
 TRIES, BREATH = 3, 1.0  # to reach all workers, when one goes just then; seconds between two
 OURS = "locdist-"  # how the keys of our tasks begin
 
@@ -128,7 +130,7 @@ class Dask(Executor):
 
         def slots() -> int:
             if not self.address:
-                return machine.resources(self.workers).over(asked)
+                return min(machine.resources(self.workers).over(asked), self.workers or machine.cpus())
             places = {each: _resources(has).over(asked) for each, has in self._workers().items()}
             fitting[:] = [each for each, free in places.items() if free]
             now = sum(places.values())
@@ -203,7 +205,7 @@ class Dask(Executor):
 class OneTry(SchedulerPlugin):  # type: ignore[misc]
     """Has the scheduler give up a task of ours when the worker dies that it runs on."""
 
-    name = "locdist-one-try"
+    name = f"locdist-one-try-{versions()['locdist']}"  # it stays on a running scheduler; others bring theirs
     idempotent = True
 
     def start(self, scheduler: Any) -> None:
@@ -226,7 +228,7 @@ class Carry(WorkerPlugin):  # type: ignore[misc]
 def _launch(cores: int) -> list[Any]:
     """A cluster of one process for each core, and a client to it."""
     security = Security.temporary()
-    with machine.environment(variables(1)), _deaf(), _explained():
+    with machine.environment(variables(1)), dask.config.set(_QUIET), _deaf(), _explained():
         cluster = LocalCluster(
             n_workers=cores, threads_per_worker=1, security=security, host="127.0.0.1",
             dashboard_address=None, scheduler_kwargs={"dashboard_address": "127.0.0.1:0"},  # not 8787

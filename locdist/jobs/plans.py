@@ -1,6 +1,7 @@
 """`plan`: what a job would run and why. It reads footers and manifests, starts no workers and writes nothing.
 
-All take `executor` or `workers` (tasks at a time, on however many machines) to say how long it would take.
+All take `executor` with `resources`, or `workers` (tasks at a time, on however many machines), to say how
+long it would take.
 """
 
 import math
@@ -13,9 +14,9 @@ from locdist.data.dataset import Dataset
 from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.errors import UsageError
+from locdist.execute import machine
 from locdist.execute.contract import Executor
 from locdist.execute.local import Local
-from locdist.execute.machine import cpus
 from locdist.jobs import neighbors as near
 from locdist.jobs import predict as answers
 from locdist.jobs import transform as itself
@@ -61,6 +62,7 @@ def plan_index(
     seed: int = 0,
     executor: Executor | None = None,
     workers: int | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `build_index` would run with the same arguments; raises what that would refuse before any work."""
@@ -77,7 +79,7 @@ def plan_index(
         choices=index_choices(support, options),
         stages=() if finished else _building(support, folder, options, records),
         notes=claim.notes,
-        **_hands(executor, workers),
+        **_hands(executor, workers, resources),
     )
 
 
@@ -94,12 +96,14 @@ def plan_predict(
     limit: int | None = None,
     executor: Executor | None = None,
     workers: int | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `predict` would run with the same arguments; raises what that would refuse before any work."""
     request, question = answers.asked(method, index, queries, keep, extras, explain, recall)
     choices = {"method": _told(question.method)}
-    return _asking(request, question, out, limit, _hands(executor, workers), overwrite, choices)
+    hands = _hands(executor, workers, resources)
+    return _asking(request, question, out, limit, hands, overwrite, choices)
 
 
 def plan_neighbors(
@@ -113,11 +117,13 @@ def plan_neighbors(
     limit: int | None = None,
     executor: Executor | None = None,
     workers: int | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `neighbors` would run with the same arguments; raises what that would refuse before any work."""
     request, question = near.asked(index, queries, k, keep, recall)
-    return _asking(request, question, out, limit, _hands(executor, workers), overwrite, {"k": str(k)})
+    hands = _hands(executor, workers, resources)
+    return _asking(request, question, out, limit, hands, overwrite, {"k": str(k)})
 
 
 def plan_transform(
@@ -134,6 +140,7 @@ def plan_transform(
     limit: int | None = None,
     executor: Executor | None = None,
     workers: int | None = None,
+    resources: Resources | None = None,
     overwrite: bool = False,
 ) -> JobPlan:
     """What `transform` would run with the same arguments: its index first, then every row of the support."""
@@ -164,7 +171,7 @@ def plan_transform(
         notes=claim.notes,
         index=_opened(open_index(below.uri)) if built else _to_build(building[-1], folder),
         tuning=_tuning(Search(support.rows), solve) if lists else 0.0,
-        **_hands(executor, workers),
+        **_hands(executor, workers, resources),
     )
 
 
@@ -214,7 +221,7 @@ def _to_build(pack: StagePlan, folder: Store) -> IndexPlan:
 
 def _tuning(scan: Search, work: Solve) -> float:
     """Seconds of the driver, on all its cores, to compare a sample of the queries with all rows."""
-    return PASSES * scan.seconds(TUNED + AUDITED, work.d) / cpus() + MEASURED.task
+    return PASSES * scan.seconds(TUNED + AUDITED, work.d) / machine.cpus() + MEASURED.task
 
 
 def _building(support: Dataset, folder: Store, options: Options, records: Records) -> tuple[StagePlan, ...]:
@@ -256,19 +263,20 @@ def _size(source: Source) -> dict[str, Any]:
     return {"files": len(files), "rows": source.rows, "volume": sum(file.size for file in files)}
 
 
-def _hands(executor: Executor | None, workers: int | None) -> dict[str, Any]:
+def _hands(executor: Executor | None, workers: int | None, resources: Resources | None) -> dict[str, Any]:
     """How many tasks run at a time, and the seconds until they can."""
     if workers is not None and not (is_whole(workers) and workers >= 1):
         raise UsageError("workers, at least 1", repr(workers), "Leave it out for the cores of this machine.")
     executor = executor or Local()
-    count = workers or _slots(executor)
+    count = workers or _slots(executor, resources or Resources())
     if isinstance(executor, Local):
-        return {"workers": count, "starting": IMPORTING * max(1, count / cpus()) * executor.processes}
+        return {"workers": count, "starting": IMPORTING * max(1, count / machine.cpus()) * executor.processes}
     return {"workers": count, "starting": STARTING.get(type(executor).__name__, 0.0)}
 
 
-def _slots(executor: Executor) -> int:
-    """Tasks at a time, as far as that is known without asking a cluster."""
+def _slots(executor: Executor, resources: Resources) -> int:
+    """Tasks at a time; nobody asks a cluster, for which this machine stands."""
     if isinstance(executor, Local):
-        return executor.slots(Resources())
-    return getattr(executor, "workers", None) or cpus()
+        return executor.slots(resources)
+    cores = getattr(executor, "workers", None) or machine.cpus()
+    return max(1, replace(machine.resources(), cpus=cores).over(resources))

@@ -146,23 +146,23 @@ class Pipeline:
 
     def plan(self, *, overwrite: Sequence[str] = ()) -> PipelinePlan:
         """What `run` would do, as far as it is known before: footers are read, nothing is written."""
-        where = self._executor()
+        planning = {"executor": self._executor(), "resources": self._resources()}
         planned = [
-            step.plan({"executor": where, "overwrite": step.name in overwrite})
-            for step in self._checked(overwrite)
+            step.plan(planning | {"overwrite": step.name in overwrite}) for step in self._checked(overwrite)
         ]
         return PipelinePlan(self.file.name or "", tuple(planned))
 
     def _running(self, step: Call) -> dict[str, Any]:
         """Options of the run section that a step takes."""
         run = self.file.run
-        asked = run.resources
-        told: dict[str, Any] = {}
-        if asked is not None:
-            told["resources"] = Resources(asked.cpus, asked.gpus, asked.memory or 0, asked.custom)
+        told: dict[str, Any] = {"resources": self._resources()}
         if run.max_bad is not None and step.verb != meaning.INDEX:
             told["max_bad"] = max_bad(run.max_bad)
         return told
+
+    def _resources(self) -> Resources | None:
+        asked = self.file.run.resources
+        return None if asked is None else Resources(asked.cpus, asked.gpus, asked.memory or 0, asked.custom)
 
     def _executor(self) -> Executor:
         run = self.file.run

@@ -244,6 +244,14 @@ def test_plan_knows_lists_and_what_is_finished(world, out, tmp_path):
     assert "30" in other.stderr
 
 
+@pytest.mark.parametrize("executor", ["local", "ray", "dask"])
+def test_plan_counts_tasks_at_a_time_by_what_each_asks(world, tmp_path, executor):
+    words = ("plan", "neighbors", world.index, world.queries, "-k", 4, "--out", tmp_path / "out", "--json")
+    run = ("--executor", executor, "--workers", 6, "--resources")
+    told = [json.loads(cli(*words, *run, f"cpus={cpus}").stdout)["workers"] for cpus in (1, 2, 3)]
+    assert told == [6, 3, 2]
+
+
 def test_plan_says_that_nprobe_is_tuned(world, tmp_path):
     index = tmp_path / "lists"
     built = cli("index", world.support, *KEY, "--codes", "flat", "--nlist", 16, "--out", index)
