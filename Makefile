@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench chaos fuzz errors lint format clean
+.PHONY: help demo test bench tables chaos fuzz methods errors lint format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -29,6 +29,10 @@ bench: $(STAMP)  ## the measurements of speed and memory (wants a quiet machine)
 	@echo "== bench: one table, ours and the peer side by side (some minutes)"
 	@$(BIN)/python -m tests.speed.bench $(ARGS)
 
+tables: $(STAMP)  ## learned kernels on public tables beside this checkout (hours; ARGS="--sets yacht,wine --splits 3")
+	@echo "== tables: a line for each split, a table at the end"
+	@$(BIN)/python -m tests.speed.tables $(ARGS)
+
 chaos: $(STAMP)  ## kill workers, drivers and nodes at random moments; every byte is compared (some minutes)
 	@echo "== chaos: a line for each kill, a table at the end"
 	@$(BIN)/python -W error -m tests.chaos $(ARGS)
@@ -36,6 +40,9 @@ chaos: $(STAMP)  ## kill workers, drivers and nodes at random moments; every byt
 fuzz: $(STAMP)  ## change files of a small world and ask every verb about it (a minute; ARGS="--seconds 600 --seed 1")
 	@echo "== fuzz: a paragraph for each case that is wrong, counts at the end"
 	@$(BIN)/python -W error -m tests.fuzz $(ARGS)
+
+methods: $(STAMP)  ## compare every method with other people's code, and write the README's table
+	@$(BIN)/python -W ignore -m tests.peers.agreement
 
 errors: $(STAMP)  ## every error that is raised on purpose: where, expected, given, remedy
 	@$(BIN)/python -m tests.errors $(ARGS)

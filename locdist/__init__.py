@@ -19,14 +19,23 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.jobs.build_index import build_index
     from locdist.jobs.evaluate import evaluate
     from locdist.jobs.explain import explain
+    from locdist.jobs.grid import Between
     from locdist.jobs.neighbors import neighbors
     from locdist.jobs.predict import predict
+    from locdist.jobs.select import select
+    from locdist.jobs.telling.selection import Selection
     from locdist.jobs.transform import transform
+    from locdist.jobs.tune import tune
     from locdist.local.answers import Answers, Status
-    from locdist.local.kernels import Nearest
+    from locdist.local.bandwidths import Nearest
     from locdist.methods.covariance import kernel_ridge, local_gp
+    from locdist.methods.distribution import kde, local_quantile, local_variance
     from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
-    from locdist.methods.named import gwr, knn, local_linear, local_mean, local_polynomial, local_vote
+    from locdist.methods.gwr import gwr
+    from locdist.methods.localized import localize
+    from locdist.methods.moving import denoise, hopfield, mean_shift
+    from locdist.methods.named import boosted, knn, local_linear, local_mean, local_polynomial, local_vote
+    from locdist.methods.shape import barycenter, local_pca
     from locdist.pipeline.pipeline import Pipeline
     from locdist.plan.plan import Resources
     from locdist.search.exact import Exact
@@ -36,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Answers",
+    "Between",
     "Dask",
     "Exact",
     "Generation",
@@ -44,15 +54,21 @@ __all__ = [
     "Pipeline",
     "Ray",
     "Resources",
+    "Selection",
     "Status",
     "__version__",
+    "barycenter",
+    "boosted",
     "build_index",
     "dask",
     "dataset",
+    "denoise",
     "errors",
     "evaluate",
     "explain",
     "gwr",
+    "hopfield",
+    "kde",
     "kernel_ridge",
     "knn",
     "local_gamma",
@@ -60,34 +76,48 @@ __all__ = [
     "local_linear",
     "local_logistic",
     "local_mean",
+    "local_pca",
     "local_poisson",
     "local_polynomial",
+    "local_quantile",
+    "local_variance",
     "local_vote",
+    "localize",
+    "mean_shift",
     "neighbors",
     "open_index",
     "predict",
     "ray",
+    "select",
     "sklearn",
     "transform",
+    "tune",
 ]
 
 _HOMES = {
     "Answers": "locdist.local.answers",
+    "Between": "locdist.jobs.grid",
     "Dask": "locdist.execute.dask",
     "Exact": "locdist.search.exact",
     "Generation": "locdist.search.generation",
     "Local": "locdist.execute.local",
-    "Nearest": "locdist.local.kernels",
+    "Nearest": "locdist.local.bandwidths",
     "Pipeline": "locdist.pipeline.pipeline",
     "Ray": "locdist.execute.ray",
     "Resources": "locdist.plan.plan",
+    "Selection": "locdist.jobs.telling.selection",
     "Status": "locdist.local.answers",
+    "barycenter": "locdist.methods.shape",
+    "boosted": "locdist.methods.named",
     "build_index": "locdist.jobs.build_index",
     "dask": "locdist",
     "dataset": "locdist.data.dataset",
+    "denoise": "locdist.methods.moving",
     "evaluate": "locdist.jobs.evaluate",
     "explain": "locdist.jobs.explain",
-    "gwr": "locdist.methods.named",
+    "gwr": "locdist.methods.gwr",
+    "hopfield": "locdist.methods.moving",
+    "kde": "locdist.methods.distribution",
     "kernel_ridge": "locdist.methods.covariance",
     "knn": "locdist.methods.named",
     "local_gamma": "locdist.methods.generalized",
@@ -95,15 +125,22 @@ _HOMES = {
     "local_linear": "locdist.methods.named",
     "local_logistic": "locdist.methods.generalized",
     "local_mean": "locdist.methods.named",
+    "local_pca": "locdist.methods.shape",
     "local_poisson": "locdist.methods.generalized",
     "local_polynomial": "locdist.methods.named",
+    "local_quantile": "locdist.methods.distribution",
+    "local_variance": "locdist.methods.distribution",
     "local_vote": "locdist.methods.named",
+    "localize": "locdist.methods.localized",
+    "mean_shift": "locdist.methods.moving",
     "neighbors": "locdist.jobs.neighbors",
     "open_index": "locdist.search.generation",
     "predict": "locdist.jobs.predict",
     "ray": "locdist",
+    "select": "locdist.jobs.select",
     "sklearn": "locdist",
     "transform": "locdist.jobs.transform",
+    "tune": "locdist.jobs.tune",
 }
 
 

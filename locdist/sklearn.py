@@ -124,9 +124,9 @@ class LocalRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: ArrayLike) -> Matrix:
-        """Predictions [q], or [q, p] when y had two dimensions."""
+        """Predictions [q], or [q, p] when y had two dimensions or the method has several values."""
         values = _numbers(_answers(self, X).values)
-        return values[:, 0] if self._flat else values
+        return values[:, 0] if self._flat and values.shape[1] == 1 else values
 
     def coefficients(self, X: ArrayLike) -> Matrix:
         """The parameters of the local models: the value at each row, then the slopes by feature.
@@ -299,6 +299,8 @@ def _support(keys: Matrix, targets: Matrix, sample_weight: ArrayLike | None, met
 
 def _within(method: Method, index: Exact) -> Method:
     """The method with a k of at most all rows."""
+    if method.layer.k is None:
+        return method
     k = min(method.layer.k, len(index.rows))
     parameters = dict(method.parameters) | {"k": k}
     return replace(method, parameters=tuple(parameters.items()), layer=replace(method.layer, k=k))

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import locdist
-from locdist.cli import commands, pipelines
+from locdist.cli import choosing, commands, pipelines, tuning
 from locdist.cli import options as opt
 from locdist.cli.frame import command, show
 
@@ -167,6 +167,8 @@ def _summary(documented: object) -> str:
 for _verb in (commands.index, commands.predict, commands.neighbors, commands.transform, pipelines.run):
     app.command()(_verb)
     plan.command()(_verb)
+app.command()(choosing.select)
+app.command()(tuning.tune)
 for _look in (evaluate, explain, status, methods, doctor, pipelines.schema):
     app.command()(command(_look))
 app.add_typer(plan)

@@ -18,8 +18,10 @@ def index(
     target: opt.Target = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
+    offset: opt.Offset = None,
     scaling: opt.Scaling = None,
     metric: opt.Metric = "l2",
+    map: opt.Map = None,
     recall: opt.Recall = 0.99,
     codes: opt.Codes = None,
     nlist: opt.Nlist = None,
@@ -48,7 +50,7 @@ def index(
     """
     from locdist.jobs.plans import plan_index
 
-    rows = _dataset(support, key, features, target, id, weight, scaling, metric)
+    rows = _dataset(support, key, features, target, id, weight, scaling, metric, map, offset)
     chosen: dict[str, Any] = {"recall": recall, "codes": codes, "nlist": nlist, "bad": bad, "seed": seed}
     run = running(executor, address, workers, processes, resources, quiet)
     carry_out(context, json, (_indexed, plan_index), (rows, out), chosen | {"overwrite": overwrite}, run)
@@ -61,7 +63,7 @@ def predict(
     queries: opt.QueriesPath,
     out: opt.Out,
     method: opt.MethodName = "local-mean",
-    k: opt.Neighbors = None,
+    k: opt.NeighborsOrAll = None,
     kernel: opt.KernelName = None,
     bandwidth: opt.Bandwidth = None,
     ridge: opt.Ridge = None,
@@ -158,11 +160,13 @@ def transform(
     target: opt.Target = None,
     id: opt.Id = None,
     weight: opt.Weight = None,
+    offset: opt.Offset = None,
     scaling: opt.Scaling = None,
     metric: opt.Metric = "l2",
+    map: opt.Map = None,
     codes: opt.Codes = None,
     bad: opt.Bad = "raise",
-    k: opt.Neighbors = None,
+    k: opt.NeighborsOrAll = None,
     kernel: opt.KernelName = None,
     bandwidth: opt.Bandwidth = None,
     ridge: opt.Ridge = None,
@@ -192,7 +196,7 @@ def transform(
     from locdist.jobs.transform import transform
 
     spec = _method(method, k, kernel, bandwidth, ridge, param)
-    rows = _dataset(support, key, features, target, id, weight, scaling, metric)
+    rows = _dataset(support, key, features, target, id, weight, scaling, metric, map, offset)
     chosen: dict[str, Any] = {
         "keep": opt.keep(keep),
         "extras": opt.names(extras),
@@ -223,8 +227,11 @@ def _dataset(
     weight: str | None,
     scaling: str | None,
     metric: str,
+    map: str | None = None,
+    offset: str | None = None,
 ) -> Any:
     from locdist.data.dataset import dataset
+    from locdist.jobs.chosen import read_map
 
     return dataset(
         support,
@@ -233,24 +240,31 @@ def _dataset(
         target=opt.names(target),
         id=id,
         weight=weight,
+        offset=offset,
         scaling=_scaling(scaling),
         metric=metric,
+        map=None if map is None else read_map(map),
     )
 
 
 def _method(
     name: str,
-    k: int | None,
+    k: str | None,
     kernel: str | None,
     bandwidth: str | None,
     ridge: float | None,
     param: list[str] | None,
 ) -> dict[str, Any]:
-    """The method as a spec: the parameters that were given, and no others."""
+    """The method as a spec, from its name or the file that holds it, with the parameters that were given."""
+    from locdist.jobs.chosen import is_file, read_method
+
     width = None if bandwidth is None else opt.bandwidth(bandwidth)
-    given = {"k": k, "kernel": kernel, "bandwidth": width, "ridge": ridge}
+    shape = None if kernel is None else opt.value_of(kernel)
+    given = {"kernel": shape, "bandwidth": width, "ridge": ridge}
     named = {name: value for name, value in given.items() if value is not None}
-    return {"name": name, **named, **opt.parameters(param)}
+    named |= {} if k is None else {"k": opt.neighbors(k)}
+    chosen = read_method(name).spec if is_file(name) else {"name": name}
+    return {**chosen, **named, **opt.parameters(param)}
 
 
 def _scaling(text: str | None) -> str | dict[str, str] | None:

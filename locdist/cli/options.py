@@ -55,6 +55,10 @@ Id = Annotated[
 Weight = Annotated[
     str | None, _option("--weight", panel=_SUPPORT, help="How much a row counts, 0 or more.", metavar="NAME")
 ]
+Offset = Annotated[
+    str | None,
+    _option("--offset", panel=_SUPPORT, help="Added to the linear predictor of counts.", metavar="NAME"),
+]
 Scaling = Annotated[
     str | None,
     _option(
@@ -63,7 +67,15 @@ Scaling = Annotated[
         help="standard (default for numbers) or none (default for vectors); key=none,features=standard.",
     ),
 ]
-Metric = Annotated[str, _option("--metric", panel=_SUPPORT, help="l2, cosine or ip.")]
+Metric = Annotated[
+    str, _option("--metric", panel=_SUPPORT, help="l2, cosine, haversine (longitude, latitude) or ip.")
+]
+Map = Annotated[
+    str | None,
+    _option(
+        "--map", panel=_SUPPORT, help="What `locdist tune` wrote: the key is mapped by it.", metavar="FILE"
+    ),
+]
 Codes = Annotated[
     str | None,
     _option("--codes", panel=_SUPPORT, help="exact, fp16 or flat; chosen from rows and width by default."),
@@ -81,6 +93,8 @@ MethodName = Annotated[
     str, _option("--method", "-m", panel=_METHOD, help="`locdist methods` lists them.", metavar="NAME")
 ]
 Neighbors = Annotated[int | None, _option("-k", panel=_METHOD, help="Neighbors of each query.", metavar="N")]
+_OR_ALL = "Neighbors of each query; `all` sums over all the support, with a --bandwidth."
+NeighborsOrAll = Annotated[str | None, _option("-k", panel=_METHOD, help=_OR_ALL, metavar="N|all")]
 NeighborsToFind = Annotated[int, _option("-k", panel=_METHOD, help="Neighbors of each query.", metavar="N")]
 KernelName = Annotated[
     str | None,
@@ -93,7 +107,7 @@ Bandwidth = Annotated[
     _option(
         "--bandwidth",
         panel=_METHOD,
-        help="A distance, nearest, or nearest:1.5 (times the k-th distance).",
+        help="A distance, nearest, nearest:1.5 (times the k-th distance), or sample-point:8.",
         metavar="H",
     ),
 ]
@@ -125,7 +139,12 @@ Keep = Annotated[
 ]
 Extras = Annotated[
     list[str] | None,
-    _option("--extras", panel=_OUTPUT, help="spread, effective, coefficients: more columns.", metavar="NAME"),
+    _option(
+        "--extras",
+        panel=_OUTPUT,
+        help="spread, interval, effective, coefficients, parameters: more columns.",
+        metavar="NAME",
+    ),
 ]
 Explain = Annotated[
     int,
@@ -202,20 +221,39 @@ def keep(given: Sequence[str] | None) -> list[str] | str | None:
     return "*" if "*" in told else told
 
 
+def neighbors(given: str) -> int | None:
+    """A number, or None for "all"."""
+    if given == "all":
+        return None
+    if not given.isdecimal():
+        raise UsageError("how many neighbors count, or all", repr(given), "Write -k 32, or -k all.")
+    return int(given)
+
+
 def bandwidth(given: str) -> float | str | dict[str, float]:
-    """A number, "nearest", or "nearest:1.5"."""
-    word, _, scale = given.partition(":")
-    value = _number(scale if word == "nearest" else given)
-    if given == "nearest":
-        return given
-    if value is None:
-        raise UsageError("a bandwidth like 0.5, nearest or nearest:1.5", repr(given), "Correct --bandwidth.")
-    return {"nearest": value} if word == "nearest" else value
+    """A number, "nearest", "nearest:1.5", "sample-point:8", or JSON."""
+    word, colon, scale = given.partition(":")
+    adaptive = word in ("nearest", "sample-point")
+    value = value_of(scale if adaptive else given)
+    if given == "nearest" or isinstance(value, dict):
+        return given if isinstance(value, str) else value
+    if isinstance(value, str):
+        expected = "a bandwidth like 0.5, nearest, nearest:1.5 or sample-point:8"
+        raise UsageError(expected, repr(given), "Correct --bandwidth.")
+    return {word: value} if colon and adaptive else float(value)
 
 
 def parameters(given: Sequence[str] | None) -> dict[str, Any]:
     """NAME=VALUE pairs; values are JSON where they can be, else words."""
     return dict(_parameter(each) for each in given or ())
+
+
+def value_of(text: str) -> Any:
+    """A value as JSON where it can be, else a word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def max_bad(given: str | None) -> float | None:
@@ -258,10 +296,7 @@ def _parameter(given: str) -> tuple[str, Any]:
     name, equals, value = given.partition("=")
     if not equals or not name:
         raise UsageError("a parameter as NAME=VALUE", repr(given), "Write --param ridge=0.1.")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
+    return name, value_of(value)
 
 
 def _number(text: str) -> float | None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from locdist.data.columns import is_category, is_class, number_remedy
+from locdist.data.keymap import KeyMap
 from locdist.data.schema import is_number, is_text, is_vector, plain
 from locdist.data.source import Source, Span, source
 from locdist.errors import UsageError, did_you_mean
@@ -19,7 +20,8 @@ from locdist.errors import UsageError, did_you_mean
 Columns = str | Sequence[str] | Mapping[str, float]
 Parts = tuple[tuple[str, float], ...]
 Scaling = str | tuple[tuple[str, str], ...] | None
-METRICS = ("l2", "cosine", "ip")
+_LATER = ("map", "offset")
+METRICS = ("l2", "cosine", "haversine", "ip")
 SCALINGS = ("standard", "none")
 
 
@@ -37,12 +39,17 @@ class Roles:
         What is predicted.
     weight, id : str or None
         How much a row counts (at least 0); what a row is called (integers or strings).
-    metric : {"l2", "cosine", "ip"}
-        How rows are compared; "cosine" is l2 between keys brought to length 1.
+    offset : str or None
+        What is added to the linear predictor of generalized linear models, of support and queries alike.
+    metric : {"l2", "cosine", "haversine", "ip"}
+        How rows are compared; "cosine" is l2 between keys brought to length 1, "haversine" the great-circle
+        distance in kilometres between places, whose key is longitude and latitude in degrees, in this order.
     scaling : {"standard", "none"}, tuple of (role, scaling), or None
         Of both roles, or of each on its own ("key", "features"). Where it is not said: "standard" for columns
         of numbers, "none" for columns of vectors, and "none" for a key of metric "cosine", whose directions
         start at zero, not at the mean.
+    map : KeyMap or None
+        What the encoded, scaled key is mapped by: a learned metric.
     """
 
     key: Parts
@@ -52,6 +59,8 @@ class Roles:
     id: str | None = None
     metric: str = "l2"
     scaling: Scaling = None
+    map: KeyMap | None = None
+    offset: str | None = None
 
     def __post_init__(self) -> None:
         _one_of("metric", self.metric, METRICS)
@@ -64,6 +73,8 @@ class Roles:
                 "none",
                 "Name the columns that say how far two rows are apart.",
             )
+        if self.metric == "haversine":
+            self._check_places()
 
     def parts(self, role: Literal["key", "features"]) -> Parts:
         """The columns of the key, or of the features (which are the key where none are named)."""
@@ -74,20 +85,30 @@ class Roles:
         own, numbers with units.
         """
         asked = dict(self.scaling).get(role) if isinstance(self.scaling, tuple) else self.scaling
-        as_it_is = kind == "vector" or (role == "key" and self.metric == "cosine")
+        as_it_is = kind == "vector" or (role == "key" and self.metric in ("cosine", "haversine"))
         return asked or ("none" if as_it_is else "standard")
+
+    def _check_places(self) -> None:
+        """UsageError for a key that cannot be places on the earth."""
+        scaled = self.scaling_of("key", "number") != "none" or any(factor != 1 for _, factor in self.key)
+        if len(self.key) != 2 or scaled or self.map is not None:
+            expected = "longitude and latitude as the key of metric 'haversine', as they are"
+            given = ", ".join(name if factor == 1 else f"{name}:{factor:g}" for name, factor in self.key)
+            raise UsageError(expected, given, "Give two columns, without scaling, multipliers or a map.")
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that has a role, once."""
-        single = (name for name in (self.weight, self.id) if name is not None)
+        single = (name for name in (self.weight, self.offset, self.id) if name is not None)
         return tuple(dict.fromkeys([name for name, _ in self.key + self.features] + [*self.target, *single]))
 
     def to_json(self) -> dict[str, Any]:
         """The roles as plain values."""
         pairs = {"key": [list(part) for part in self.key], "features": [list(part) for part in self.features]}
         scaling = dict(self.scaling) if isinstance(self.scaling, tuple) else self.scaling
-        return asdict(self) | pairs | {"target": list(self.target), "scaling": scaling}
+        told = asdict(self) | pairs | {"target": list(self.target), "scaling": scaling}
+        # what was asked before there were maps and offsets is asked in the same words
+        return {name: value for name, value in told.items() if value is not None or name not in _LATER}
 
 
 @dataclass(frozen=True)
@@ -102,6 +123,7 @@ class Dataset:
         for role, allowed in _ALLOWED.items():
             for name in _named(self.roles, role):
                 _check_type(role, name, self.source.schema.field(name).type, allowed)
+        _check_map(self.roles, self.source.schema)
 
     @property
     def rows(self) -> int:
@@ -123,9 +145,11 @@ def dataset(
     features: Columns | None = None,
     target: str | Sequence[str] | None = None,
     weight: str | None = None,
+    offset: str | None = None,
     id: str | None = None,
     scaling: str | Mapping[str, str] | None = None,
     metric: str = "l2",
+    map: KeyMap | Sequence[Sequence[float]] | None = None,
     bad_files: Literal["raise", "skip"] = "raise",
 ) -> Dataset:
     """Rows with roles.
@@ -138,7 +162,11 @@ def dataset(
         Columns of numbers, of categories (strings, dictionaries) or of vectors; a mapping gives each a
         multiplier.
     target : str or list of str, optional
-    weight, id : str, optional
+    weight : str, optional
+    offset : str, optional
+        A column that is added to the linear predictor of generalized linear models: the logarithm of the
+        exposure of counts. Queries have it too.
+    id : str, optional
         Ids name rows in outputs, and order rows at equal distances. Ids that repeat are legal; between such
         rows a tie goes to the row that comes first in the data, so it depends on the order of the files.
     scaling : {"standard", "none"}, or mapping of role to it, optional
@@ -146,6 +174,9 @@ def dataset(
         numbers are standardized, columns of vectors and keys of metric "cosine" are not.
     metric : {"l2", "cosine", "ip"}
         See `Roles`.
+    map : KeyMap or matrix [e, d], optional
+        A linear map of the key, encoded and scaled as above, applied to support and queries alike: `tune`
+        learns one. Where the key is the features, it maps these too.
     bad_files : {"raise", "skip"}
         What happens to a damaged file.
 
@@ -158,7 +189,8 @@ def dataset(
     """
     names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     told = tuple(sorted(scaling.items())) if isinstance(scaling, Mapping) else scaling
-    roles = Roles(_parts(key), _parts(features or ()), names, weight, id, metric, told)
+    mapped = None if map is None else KeyMap.of(map)
+    roles = Roles(_parts(key), _parts(features or ()), names, weight, id, metric, told, mapped, offset)
     return Dataset(source(data, bad_files=bad_files), roles)
 
 
@@ -213,6 +245,20 @@ def _check_scaling(scaling: Scaling, features: bool) -> None:
             )
 
 
+def _check_map(roles: Roles, schema: pa.Schema) -> None:
+    """UsageError for a map of another width, as far as footers tell the width of a key."""
+    kinds = [plain(schema.field(name).type) for name, _ in roles.key]
+    if roles.map is None or any(is_category(schema.field(name).type) for name, _ in roles.key):
+        return
+    if all(pt.is_fixed_size_list(kind) or not is_vector(kind) for kind in kinds):
+        names = [
+            f"{name}[{index}]" if is_vector(kind) else name
+            for (name, _), kind in zip(roles.key, kinds, strict=True)
+            for index in range(kind.list_size if is_vector(kind) else 1)
+        ]
+        roles.map.check(names)
+
+
 def _one_of(name: str, given: object, known: Sequence[str]) -> None:
     if given not in known:
         raise UsageError(f"{name} as one of {', '.join(known)}", repr(given), did_you_mean(given, known))
@@ -244,5 +290,6 @@ _ALLOWED = {
     "features": "numbers, categories or vectors of numbers",
     "target": "numbers or classes",
     "weight": "numbers",
+    "offset": "numbers",
     "id": "integers or strings",
 }

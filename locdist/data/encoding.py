@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import torch
 
 from locdist.data.blocks import (
     LISTS_AS_TEXT,
@@ -22,9 +23,11 @@ from locdist.data.blocks import (
 )
 from locdist.data.columns import directions
 from locdist.data.dataset import Roles
-from locdist.data.profile import ZERO_VECTOR, Profile, kind_of
+from locdist.data.keymap import KeyMap
+from locdist.data.profile import NO_LATITUDE, ZERO_VECTOR, Profile, kind_of
 from locdist.data.schema import is_text, plain, promote
 from locdist.errors import DataError, did_you_mean
+from locdist.local.sphere import points as sphere
 
 __all__ = ["UNSEEN_CATEGORY", "ColumnEncoding", "Encoding", "Rejected", "spread_warning"]
 
@@ -54,16 +57,24 @@ class Encoding:
         Whether rows are brought to length 1, for the cosine metric.
     role : str
         "key" or "features", for messages.
+    map : KeyMap, optional
+        What the columns, encoded and scaled, are mapped by; before they are brought to length 1.
+    sphere : bool
+        Whether they are longitude and latitude, and rows points of a sphere.
     """
 
     columns: tuple[ColumnEncoding, ...]
     dtype: str
     normalize: bool = False
     role: str = "key"
+    map: KeyMap | None = None
+    sphere: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"numbers of type {self.dtype!r}")
+        if self.map is not None:
+            self.map.check(self.names)
 
     @staticmethod
     def fit(profile: Profile, roles: Roles, role: Literal["key", "features"] = "key") -> "Encoding":
@@ -72,7 +83,7 @@ class Encoding:
         Raises
         ------
         UsageError
-            When a category has too many values to be one.
+            When a category has too many values to be one, or the map is for other columns.
         DataError
             When no row is good, so that there is nothing to fit.
         """
@@ -89,19 +100,22 @@ class Encoding:
             for column, multiplier in ((profile.column(name), each) for name, each in roles.parts(role))
         )
         small = all(column.kind == "vector" and column.type in _FLOAT32 for column in columns)
-        return Encoding(
-            columns, "float32" if small else "float64", roles.metric == "cosine" and role == "key", role
-        )
+        dtype, unit = "float32" if small else "float64", roles.metric == "cosine" and role == "key"
+        mapped = roles.map if role == "key" else None
+        return Encoding(columns, dtype, unit, role, mapped, roles.metric == "haversine" and role == "key")
 
     @property
     def width(self) -> int:
         """Columns of the matrix."""
-        return sum(column.width for column in self.columns)
+        return self.map.width if self.map else 3 if self.sphere else len(self.names)
 
     @property
     def late(self) -> bool:
-        """Whether a zero vector is known only once it is encoded, because columns are centred before."""
-        return self.normalize and any(column.scale or column.kind == "category" for column in self.columns)
+        """Whether a zero vector is known only once it is encoded, because columns are centred or mapped
+        before.
+        """
+        changed = any(column.scale or column.kind == "category" for column in self.columns)
+        return self.normalize and (changed or self.map is not None)
 
     @property
     def row_bytes(self) -> int:
@@ -110,7 +124,7 @@ class Encoding:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """A name for each column of the matrix."""
+        """A name for each column of the matrix, as it is before the map."""
         return tuple(name for column in self.columns for name in column.names)
 
     def check(self, schema: pa.Schema) -> None:
@@ -143,21 +157,41 @@ class Encoding:
             category.
         """
         self.check(table.schema)
-        values = np.empty((table.num_rows, self.width), self.dtype)
+        values = np.empty((table.num_rows, len(self.names)), "float64" if self.map else self.dtype)
         bad = np.zeros(table.num_rows, np.bool_)
         rejected, begin = [], 0
         for column in self.columns:
             block = slice(begin, begin + column.width)
-            values[:, block], found = column.block(table.column(column.name), self.dtype)
+            values[:, block], found = column.block(table.column(column.name), values.dtype)
             rejected += _listed(column.name, found, bad)
             begin += column.width
+        if self.map:
+            values = self.map.points(values).astype(self.dtype, copy=False)
+        if self.sphere:
+            rejected += _listed(self.columns[1].name, [(NO_LATITUDE, (abs(values[:, 1]) > 90) & ~bad)], bad)
+            values = sphere(torch.from_numpy(values)).numpy()
         if self.normalize:
             values, zero = directions(values)
             rejected += _listed(self.columns[0].name, [(ZERO_VECTOR, zero & ~bad)], bad)
         values[bad] = 0
         return values, bad, rejected
 
-    def unscale(self, coefficients: Matrix) -> Matrix:
+    @property
+    def units(self) -> Matrix:
+        """What coefficients in the units of the matrix are multiplied by [1 + m], the first of the value."""
+        units: Matrix = np.concatenate([[1.0], *(column.slopes for column in self.columns)])
+        return units
+
+    @property
+    def origin(self) -> Matrix:
+        """The row of the matrix of somebody whose numbers are all 0 [m]."""
+        zeros = [
+            np.asarray(column.mean or np.zeros(column.width)) * -column.slopes for column in self.columns
+        ]
+        origin: Matrix = np.concatenate(zeros)
+        return origin
+
+    def unscale(self, coefficients: Matrix, errors: bool = False) -> Matrix:
         """Coefficients, or their standard errors, in the user's units.
 
         Parameters
@@ -165,10 +199,30 @@ class Encoding:
         coefficients : array [q, 1 + m, p]
             The value at the query, which has the units of the target already, and the slopes by the columns
             of the matrix.
+        errors : bool
+            Whether they are standard errors, which a map that mixes columns leaves unknown: nan.
+
+        Returns
+        -------
+        array [q, 1 + columns before the map, p]
         """
-        slopes = np.concatenate([[1.0], *(column.slopes for column in self.columns)])
-        scaled: Matrix = np.asarray(coefficients) * slopes[:, None]
+        values = np.asarray(coefficients)
+        if self.map:
+            back = self.map.errors if errors else self.map.slopes
+            values = np.concatenate([values[:, :1], back(values[:, 1:])], axis=1)
+        scaled: Matrix = values * self.units[:, None]
         return scaled
+
+    def restore(self, points: Matrix) -> Matrix:
+        """Points [n, width] in the user's units, as far as that can be undone: not a map, nor a length of
+        1.
+        """
+        if self.map or self.normalize or self.sphere:
+            return points
+        slopes = np.concatenate([column.slopes for column in self.columns])
+        zeros = [column.mean or np.zeros(column.width) for column in self.columns]
+        restored: Matrix = points / slopes + np.concatenate(zeros)
+        return restored
 
 
 def spread_warning(profile: Profile, roles: Roles) -> str | None:

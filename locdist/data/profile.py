@@ -31,6 +31,7 @@ MAX_CLASSES = 10_000
 MAX_EXAMPLES = 10
 ZERO_VECTOR = "zero vector"
 NEGATIVE = "negative"
+NO_LATITUDE = "beyond 90 degrees"
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -199,7 +200,7 @@ class _Look:
         return found
 
 
-_REASONS = (*REASONS, NEGATIVE, ZERO_VECTOR)
+_REASONS = (*REASONS, NEGATIVE, ZERO_VECTOR, NO_LATITUDE)
 
 
 def _look(table: pa.Table, name: str, dataset: Dataset) -> _Look:
@@ -213,6 +214,8 @@ def _look(table: pa.Table, name: str, dataset: Dataset) -> _Look:
     scalars, reasons = inspect_numbers(column)
     if name == dataset.roles.weight:
         reasons[scalars < 0] = _REASONS.index(NEGATIVE)
+    if dataset.roles.metric == "haversine" and name == dataset.roles.key[1][0]:
+        reasons[np.abs(scalars) > 90] = _REASONS.index(NO_LATITUDE)
     return _Look(name, kind, inside, scalars[:, None], reasons)
 
 

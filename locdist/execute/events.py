@@ -37,6 +37,17 @@ class Tuning:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A candidate of `tune`, `number` of `total`, was learned and judged in so many seconds."""
+
+    candidate: str
+    error: float
+    number: int
+    total: int
+    seconds: float
+
+
+@dataclass(frozen=True)
 class RunStarted:
     """The first event of every run: the class of its executor, and the command that continues it, if the
     caller gave one.
@@ -153,6 +164,7 @@ class RunEnded:
 
 Event = (
     Tuning
+    | Tried
     | RunStarted
     | Connected
     | Audited

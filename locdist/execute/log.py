@@ -36,6 +36,7 @@ from locdist.execute.events import (
     TaskFailed,
     TaskFinished,
     TaskStarted,
+    Tried,
     Tuning,
     Waiting,
 )
@@ -194,6 +195,7 @@ def _all(event: Any) -> Line:
 
 _FIELDS: Mapping[type[Any], tuple[str, Callable[[Any], Line]]] = {
     Tuning: ("tuning", _all),
+    Tried: ("tried", _all),
     RunStarted: ("run-started", _started),
     Connected: ("connected", _all),
     Audited: ("audited", lambda event: _all(event.audit)),

@@ -22,6 +22,7 @@ from locdist.execute.events import (
     TaskFailed,
     TaskFinished,
     TaskStarted,
+    Tried,
     Tuning,
     Waiting,
 )
@@ -182,6 +183,9 @@ def sentence(event: Event) -> str | None:
     """What an event says to people, None for those that are only counted."""
     words: dict[type[Any], Callable[[Any], str]] = {
         Tuning: lambda e: f"tuning: {e.queries:,} queries are compared with all {e.rows:,} rows of the index",
+        Tried: lambda e: (
+            f"tuning: {e.number} of {e.total}, {e.candidate}: error {e.error:.6g}, {duration(e.seconds)}"
+        ),
         Connected: lambda e: e.place,
         Audited: lambda e: str(e.audit),
         StageFinished: _finished,

@@ -46,7 +46,7 @@ class Predictor:
     keep : str or list of str
         Columns of the batches that go along; "*", the default, for all of them. There is no address to keep
         instead, as `predict` has it: a batch does not say where it is from.
-    extras : list of {"spread", "effective", "coefficients"}
+    extras : list of {"spread", "effective", "coefficients", "parameters"}
         As in `predict`.
     explain : int
         As in `predict`.
@@ -82,7 +82,7 @@ class Predictor:
         place = index if isinstance(index, Generation) else open_index(index)
         check(chosen, place)
         presentation(chosen, place, extras, explain)
-        lists = _probes(place, chosen.layer.k, recall, nprobe)
+        lists = _probes(place, chosen.layer.neighbors, recall, nprobe)
         parts = {"method": chosen, "index": place.probing(lists), "extras": tuple(extras), "explain": explain}
         parts["keep"] = keep if isinstance(keep, str) else tuple(keep)
         for name, value in parts.items():

@@ -97,8 +97,13 @@ class _Finished:
     @cached_property
     def question(self) -> PredictRows:
         """The job's question, with all that explains its answers."""
-        slopes = self.method.layer.model.slopes
-        extras = ("spread", "effective", *(("coefficients",) if slopes else ()))
+        if self.method.layer.k is None:
+            given = f"{self.method.name} over all the support (k=None)"
+            raise UsageError("a prediction of k neighbors", given, "All rows that the kernel reaches count.")
+        model = self.method.layer.model
+        told = model.tells & {"spread", "effective"}
+        if len(model.parameters(("slope",))) > 1:
+            told |= model.tells & {"coefficients"}
         return PredictRows(
             source=pinned_queries(
                 self.folder, "Write them to a file and predict that, or ask predict itself (explain=)."
@@ -107,7 +112,7 @@ class _Finished:
             keep=(),
             own=self.manifest.kind == "transform",
             method=self.method,
-            presentation=presentation(self.method, self.index, extras, self.method.layer.k),
+            presentation=presentation(self.method, self.index, sorted(told), self.method.layer.neighbors),
         )
 
     def find(self, row: int | None, id: Any) -> int:
@@ -147,8 +152,8 @@ class _Finished:
         table = pa.concat_tables(list(question.source.read(row, row + 1, question.read_columns)))
         block = question.encoded(table, row)
         own = block.rows if question.own else None
-        want = question.presentation.want
-        return self.method.layer(self.index, block.queries, block.features, own, block.bad, want)
+        asked = (block.queries, block.features, own, block.bad, question.presentation.want)
+        return self.method.operation(self.index, *asked, offsets=block.offsets)
 
 
 @dataclass(frozen=True)
@@ -208,13 +213,13 @@ class _Retold:
         index, answers = self.finished.index, self.answers
         if answers.coefficients is None or answers.errors is None:
             return {}
-        encoding = index.features or index.key
-        names = ("value", *encoding.names)
+        shown = self.finished.question.presentation
         values, errors = (
-            encoding.unscale(part.numpy())[0].T for part in (answers.coefficients, answers.errors)
+            shown.own_units(part, index, part is answers.errors)[0].T
+            for part in (answers.coefficients, answers.errors)
         )
         return {
-            column: tuple(map(Coefficient, names, map(_finite, own), map(_finite, wrong)))
+            column: tuple(map(Coefficient, shown.parameters, map(_finite, own), map(_finite, wrong)))
             for column, own, wrong in zip(columns, values.tolist(), errors.tolist(), strict=True)
         }
 
@@ -226,15 +231,16 @@ class _Retold:
         return tuple(Neighbor(**each, target=target) for each, target in zip(listed, targets, strict=True))
 
     def _targets(self, ids: Tensor) -> list[Any]:
-        """First targets of stored rows [1, k]."""
+        """First targets of stored rows [1, k]; None without any."""
         index = self.finished.index
         if not ids.numel():
             return []
-        if self._classes is None:
+        if self._classes is None and index.numeric:
             return list(index.outcomes(ids)[0].tolist())
+        if index.vocabulary is None:
+            return [None] * ids.numel()
         codes = index.gather(Neighborhood(torch.zeros(ids.shape), ids), frozenset({"codes"})).targets
         assert codes is not None
-        assert index.vocabulary is not None
         return list(index.vocabulary.take(pa.array(codes.reshape(-1).numpy())).to_pylist())
 
 

@@ -31,6 +31,7 @@ class Extent:
         schema, key = support.source.schema, dict(support.roles.key)
         kinds = (plain(schema.field(name).type) for name in key)
         width = sum(kind.list_size if pa.types.is_fixed_size_list(kind) else 1 for kind in kinds)
+        width = support.roles.map.width if support.roles.map else width
         return Extent(width, row_bytes(schema, [name for name in support.roles.columns if name not in key]))
 
     @staticmethod

@@ -25,6 +25,7 @@ from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.questions import Ask
 from locdist.jobs.asking.tuning import AUDITED, PLAN, TUNED, Tuned
 from locdist.jobs.build_index import BuildIndex, Options, requested
+from locdist.jobs.chosen import read_method
 from locdist.jobs.extent import Extent
 from locdist.jobs.request import column_bytes, inputs, is_whole
 from locdist.jobs.telling.outlook import (
@@ -36,7 +37,6 @@ from locdist.jobs.telling.outlook import (
     index_stages,
 )
 from locdist.methods.method import Method
-from locdist.methods.named import method as named
 from locdist.plan.cost import MEASURED, Search, Solve
 from locdist.plan.manifest import MANIFEST, Claim, Manifest, check_folder, check_overwrite, compared
 from locdist.plan.plan import Resources, remaining
@@ -144,7 +144,7 @@ def plan_transform(
     overwrite: bool = False,
 ) -> JobPlan:
     """What `transform` would run with the same arguments: its index first, then every row of the support."""
-    chosen, folder, options = named(method), Store.at(out), Options(recall, codes, None, bad)
+    chosen, folder, options = read_method(method), Store.at(out), Options(recall, codes, None, bad)
     request = itself.requested(chosen, support, keep, extras, explain, bad, recall, codes)
     state, records, claim = _standing(folder, request.manifest(limit), inputs(support.source), overwrite)
     support = replace(support, source=support.source.without(claim.added))
@@ -190,12 +190,13 @@ def _asking(
     source = source.without(claim.added)
     question = replace(question, source=source)
     nprobe = Tuned.read(folder).nprobe if state == "continues" and folder.exists(PLAN) else None
-    search = search_of(index.probing(nprobe or 0))
+    complete = index.exact or not question.work.k
+    search = Search(index.layout.rows) if complete else search_of(index.probing(nprobe or 0))
     stage = stage_of(request.kind, question, Running(limit=limit).rows(source))
     remaining(stage, records)  # refuses what another version planned
     sizes, kept = [task.rows for task in stage.tasks], column_bytes(source, question.keep)
     asking = ask_stage(stage.name, sizes, search, question.work, kept, records, _basis(search, nprobe))
-    how = "exact search" if index.exact else str(nprobe) if nprobe else LATER
+    how = "none, every row is met" if complete else str(nprobe) if nprobe else LATER
     return JobPlan(
         kind=request.kind,
         folder=folder.uri,
@@ -205,7 +206,7 @@ def _asking(
         stages=(asking,),
         notes=claim.notes,
         index=_opened(index),
-        tuning=0.0 if index.exact or nprobe else _tuning(Search(index.layout.rows), question.work),
+        tuning=0.0 if complete or nprobe else _tuning(Search(index.layout.rows), question.work),
         **hands,
     )
 

@@ -14,12 +14,12 @@ from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
 from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept, queries_of
 from locdist.jobs.asking.block import Block
-from locdist.jobs.asking.diagnostics import residuals
+from locdist.jobs.asking.diagnostics import is_counted, residuals
 from locdist.jobs.asking.present import Presentation
 from locdist.jobs.asking.questions import Ask
 from locdist.jobs.asking.report import Report
+from locdist.jobs.chosen import read_method
 from locdist.methods.method import Method
-from locdist.methods.named import method as named
 from locdist.plan.cost import Solve
 from locdist.plan.plan import Resources
 from locdist.search.generation import Generation, open_index
@@ -54,19 +54,22 @@ class PredictRows(Ask):
     def work(self) -> Solve:
         """The method's model at each query."""
         features = self.index.features or self.index.key
-        return work(self.method, self.index.layout.width, features.width, self.presentation.want)
+        told = work(self.method, self.index.layout.width, features.width, self.presentation.want)
+        return replace(told, p=max(1, len(self.presentation.outputs)))
 
     def answer(self, block: Block) -> tuple[pa.Table, dict[str, Moments]]:
         """Answers of one block."""
-        layer, shown = self.method.layer, self.presentation
-        counted = self.truth is not None and not layer.leave_one_out  # a row has a weight in its own answer
+        layer, shown = self.method.operation, self.presentation
+        counted = self.truth is not None and is_counted(self.method.layer)
         want = shown.want | {"neighbors"} if counted else shown.want
         own = block.rows if self.own and layer.leave_one_out else None
         answers = layer(
-            self.index, block.queries, block.features, own=own, bad=block.bad, want=want, device=block.device
+            self.index, block.queries, block.features, own, block.bad, want, block.device, block.offsets
         )
-        sums = {} if self.truth is None else residuals(block, answers, self.truth, self.index)
-        return shown.table(answers, self.index), sums
+        table = shown.table(answers, self.index)
+        if self.truth is None:
+            return table, {}
+        return table, residuals(block, answers, self.truth, self.index, self.method.layer)
 
 
 def predict(
@@ -95,8 +98,8 @@ def predict(
 
     Parameters
     ----------
-    method : Method, name or spec
-        `ld.local_linear(k=64)`, "local-mean", {"name": "knn", "k": 5}.
+    method : Method, name, spec or file
+        `ld.local_linear(k=64)`, "local-mean", {"name": "knn", "k": 5}, "chosen.json" as `select` writes it.
     index : Generation or path
         The support, from `build_index`.
     queries : path, pattern, list, table, arrays or Dataset
@@ -106,9 +109,11 @@ def predict(
     keep : str or list of str, optional
         Columns of the queries that go to the output, "*" for all of them. By default the user's id column;
         where the queries have none, each row's file and number in it.
-    extras : list of {"spread", "effective", "coefficients"}
+    extras : list of {"spread", "interval", "effective", "coefficients", "parameters"}
         More columns: standard error of the prediction, effective number of neighbors, local coefficients in
-        the user's units (the value at the query first).
+        the user's units (the value at the query first) as one list, or each as a column "parameter_NAME".
+        With a method from `tune` also "interval", columns "lower" and "upper" that hold nine in ten new
+        targets, or "interval=0.8", "lower_0.8" and "upper_0.8".
     explain : int
         Neighbors listed for each query, at most k, with distance, weight and contribution.
     recall : float, optional
@@ -158,7 +163,7 @@ def asked(
     recall: float | None = None,
 ) -> tuple[Request, PredictRows]:
     """What `predict` runs and `plan` describes: the request that is pinned, and the question of its tasks."""
-    chosen = named(method)
+    chosen = read_method(method)
     index = index if isinstance(index, Generation) else open_index(index)
     source = queries_of(queries)
     check(chosen, index)
@@ -174,12 +179,12 @@ def asked(
         "explain": explain,
     }
     target = index.layout.recall if recall is None else recall
-    return Request("predict", source, chosen.layer.k, choices, target, (index.folder,)), question
+    return Request("predict", source, chosen.layer.neighbors, choices, target, (index.folder,)), question
 
 
 def work(method: Method, width: int, features: int, want: frozenset[str]) -> Solve:
     """What a method solves for each query."""
-    k = method.layer.k
+    k = method.layer.neighbors
     return Solve(k, width, method.layer.model.columns(k, features), want=want)
 
 
@@ -197,13 +202,19 @@ def check_method(
     """
     layer = method.layer
     most = rows - (own and layer.leave_one_out)
-    if layer.k > most:
+    if layer.neighbors > most:
         raise UsageError(
             f"k of at most {most}, the rows that a query can have as neighbors",
-            str(layer.k),
+            str(layer.neighbors),
             "Choose a smaller k.",
         )
     layer.check(roles.metric)
+    if roles.offset is not None and not layer.model.offsets:
+        remedy = "Leave the offset out, or choose local-poisson, local-gamma or gwr with a family."
+        raise UsageError("a method with a linear predictor for an offset", method.name, remedy)
+    if "features" in layer.needs and roles.metric == "haversine" and not roles.features:
+        given = f"{method.name}, and only a key"
+        raise UsageError("features of a place besides where it is", given, "Name the features.")
     if "codes" in layer.needs and not votes:
         raise UsageError(
             f"a single target of classes for {method.name}",
@@ -220,5 +231,12 @@ def check_method(
 
 def presentation(method: Method, index: Generation, extras: Sequence[str], explain: int) -> Presentation:
     """The output columns of a method on an index."""
+    if explain and method.layer.k is None:
+        given = f"explain={explain} with k=None, where every row is a neighbor"
+        raise UsageError("k neighbors to explain by", given, "Leave explain out, or choose k.")
+    model, targets = method.layer.model, index.layout.roles.target
     classes = index.vocabulary if "codes" in method.layer.needs else None
-    return Presentation(index.layout.roles.target, classes, tuple(extras), explain, index.id_type)
+    matrix = index.features or index.key
+    points = matrix.names if matrix.map is None else [f"map[{axis}]" for axis in range(matrix.width)]
+    told = matrix.names, points, classes, extras, explain, index.id_type, method.intervals
+    return Presentation.of(model, targets, *told)

@@ -3,9 +3,10 @@
 import json
 import numbers
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from typing import Any
 
 import pyarrow as pa
 
@@ -43,6 +44,15 @@ def check_recall(recall: float) -> None:
     """UsageError when no share of the neighbors can be that large, or that small."""
     if not (is_number(recall) and 0 < recall <= 1):
         raise UsageError("recall above 0, at most 1", repr(recall), "0.99 is the default.")
+
+
+def check_told(asked: Mapping[str, Any]) -> None:
+    """UsageError when a file cannot say what was asked, such as a function of this process alone."""
+    try:
+        json.dumps(asked)
+    except TypeError as error:
+        wanted, remedy = "parameters that a file can tell", "Give code of your own as 'package.module:name'."
+        raise UsageError(wanted, str(error), remedy) from error
 
 
 def left_out(source: Source) -> tuple[str, ...]:

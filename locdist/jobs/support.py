@@ -101,6 +101,8 @@ class Recipe:
         if self.roles.weight is not None:
             weights, bad = numbers(table.column(self.roles.weight))
             found["weight"] = weights, bad | (weights < 0)
+        if self.roles.offset is not None:
+            found["offset"] = numbers(table.column(self.roles.offset))
         if self.vocabulary is not None:
             labels = codes(table.column(self.roles.target[0]), self.vocabulary)
             found["label"] = labels[:, None], labels < 0
@@ -131,7 +133,7 @@ class Fitted:
         """How rows are stored; refuses bad rows unless they are to be dropped."""
         if profile.good < profile.rows and bad == "raise":
             raise DataError(
-                "a support whose keys, features, targets and weights are all present and finite",
+                "a support whose keys, features, targets, weights and offsets are all present and finite",
                 _told(profile),
                 "Repair these rows, or leave them out with bad='drop' (--bad drop).",
             )

@@ -20,13 +20,14 @@ from locdist.execute.local import Local
 from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.present import Presentation
-from locdist.jobs.asking.questions import check_kept
+from locdist.jobs.asking.questions import Ask, check_kept
 from locdist.jobs.asking.report import Report
 from locdist.jobs.build_index import build_index
+from locdist.jobs.chosen import read_method
+from locdist.jobs.gwr import FIT, check_listed, listing, split
 from locdist.jobs.predict import PredictRows, check, check_method, presentation
 from locdist.jobs.support import numeric
 from locdist.methods.method import Method
-from locdist.methods.named import method as named
 from locdist.plan.plan import Resources
 from locdist.search.build import check_lists
 from locdist.search.files import release
@@ -56,7 +57,7 @@ def transform(
 
     Parameters
     ----------
-    method : Method, name or spec
+    method : Method, name, spec or file
         Methods leave each row out of its own neighbors, known by its place in the data, except those whose
         convention counts it (`gwr`).
     support : Dataset
@@ -67,7 +68,13 @@ def transform(
     bad : {"raise", "drop"}
         Support rows that cannot be used: an error, or no neighbors of anybody (their own output row stays,
         with a status).
-    keep, extras, explain, recall, limit, max_bad, executor, resources, overwrite,
+    extras : list of str
+        As in `predict`; of `gwr` also "listwise": the tables of GWR software, in the user's units. Columns
+        estimate_NAME, error_NAME and t_NAME for "intercept" and each feature, residual,
+        standardized_residual, influence, cooks_d, local_r2 (of counts and shares: the part of the local
+        deviance that is explained), condition (number of the local design) and vif_NAME (variance inflation
+        factors). The model is then fitted twice.
+    keep, explain, recall, limit, max_bad, executor, resources, overwrite,
     listener, command
         As in `predict`.
     codes : str, optional
@@ -78,19 +85,21 @@ def transform(
     Report or pa.Table
         The report's `diagnostics` hold R², and for methods that count the row itself ENP and AICc.
     """
-    chosen, support = named(method), checked(support)
+    chosen, support = read_method(method), checked(support)
     request = requested(chosen, support, keep, extras, explain, bad, recall, codes)
 
     runner = executor or Local()
 
-    def prepare(folder: Store, source: Source) -> PredictRows:
+    def prepare(folder: Store, source: Source) -> Ask:
         rows = replace(support, source=source)
         index = build_index(
-            rows, folder.uri, recall=recall, codes=codes, bad=bad,
+            rows, folder.child(INDEX).uri, recall=recall, codes=codes, bad=bad,
             executor=runner, resources=resources, listener=listener, command=command,
         )  # fmt: skip
-        return _question(chosen, rows, index, request.choices["keep"], extras, explain)
+        question = _question(chosen, rows, index, request.choices["keep"], shown, explain)
+        return listing(question, request, folder.child(FIT), running) if lists else question
 
+    lists, shown = split(extras)
     running = Running(runner, resources, overwrite, limit, max_bad, listener, command)
     if out is None:
         with tempfile.TemporaryDirectory(prefix="locdist-") as place:
@@ -99,7 +108,7 @@ def transform(
             release(question.index.folder, question.index.fingerprint)
             return answers
     with runner.kept():  # for the index and for the answers
-        return ask(request, lambda folder, source: prepare(folder.child(INDEX), source), out, running)
+        return ask(request, prepare, out, running)
 
 
 def _question(
@@ -112,15 +121,16 @@ def _question(
 ) -> PredictRows:
     """The rows of a support, asked of their own index."""
     check(method, index, own=True)
-    targets, votes = support.roles.target, "codes" in method.layer.needs
+    targets, shown = support.roles.target, presentation(method, index, extras, explain)
+    predicts = shown.classes is None and shown.outputs[:1] == ("prediction",)
     return PredictRows(
         source=support.source,
         index=index,
         keep=keep,
         own=True,
         method=method,
-        presentation=presentation(method, index, extras, explain),
-        truth=targets[0] if len(targets) == 1 and index.numeric and not votes else None,
+        presentation=shown,
+        truth=targets[0] if len(targets) == 1 and index.numeric and predicts else None,
     )
 
 
@@ -133,7 +143,11 @@ def _check(
     votes = len(kinds) == 1 and is_class(kinds[0])
     check_method(method, support.rows, roles, votes, bool(kinds) and all(map(numeric, kinds)), own=True)
     classes = pa.array([], pa.string()) if "codes" in method.layer.needs else None
-    check_kept(keep, Presentation(roles.target, classes, tuple(extras), explain).schema())
+    names = [name for name, _ in roles.features or roles.key]
+    model = method.layer.model
+    told = names, names, classes, extras, explain, pa.int64(), method.intervals
+    shown = Presentation.of(model, roles.target, *told)
+    check_kept(keep, shown.schema())
 
 
 def requested(
@@ -148,7 +162,10 @@ def requested(
 ) -> Request:
     """What `transform` pins in its folder."""
     check_lists(codes, None)
-    _check(chosen, support, kept(keep, support.source, support.roles.id), extras, explain)
+    lists, shown = split(extras)
+    if lists:
+        check_listed(chosen, support.roles.target)
+    _check(chosen, support, kept(keep, support.source, support.roles.id), shown, explain)
     choices = {
         "method": chosen.spec,
         "roles": support.roles.to_json(),
@@ -158,4 +175,4 @@ def requested(
         "bad": bad,
         "codes": codes,
     }
-    return Request("transform", support.source, chosen.layer.k, choices, recall)
+    return Request("transform", support.source, chosen.layer.neighbors, choices, recall)

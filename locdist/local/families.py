@@ -42,6 +42,10 @@ class Family(ABC):
         """The derivative of the loss by eta."""
 
     @abstractmethod
+    def deviance(self, mean: Tensor, targets: Tensor) -> Tensor:
+        """Twice the log-likelihood that a target loses against a mean that is the target."""
+
+    @abstractmethod
     def curve(self, eta: Tensor, targets: Tensor) -> Tensor:
         """The second derivative of the loss by eta, positive."""
 
@@ -71,8 +75,12 @@ class Bernoulli(Family):
     def slope(self, eta: Tensor, targets: Tensor) -> Tensor:
         return torch.sigmoid(eta) - targets
 
+    def deviance(self, mean: Tensor, targets: Tensor) -> Tensor:
+        return 2 * (_lost(mean, targets) + _lost(1 - mean, 1 - targets))
+
     def curve(self, eta: Tensor, targets: Tensor) -> Tensor:
-        return self.gain(eta)
+        share = torch.sigmoid(eta)
+        return share * (1 - share)  # without the digits of tiny ones, which steer no step
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,9 @@ class Poisson(Family):
 
     def slope(self, eta: Tensor, targets: Tensor) -> Tensor:
         return eta.exp() - targets
+
+    def deviance(self, mean: Tensor, targets: Tensor) -> Tensor:
+        return 2 * (_lost(mean, targets) - (targets - mean))
 
     def curve(self, eta: Tensor, targets: Tensor) -> Tensor:
         return eta.exp()
@@ -134,5 +145,13 @@ class Gamma(Family):
     def slope(self, eta: Tensor, targets: Tensor) -> Tensor:
         return 1 - self.curve(eta, targets)
 
+    def deviance(self, mean: Tensor, targets: Tensor) -> Tensor:
+        return 2 * ((targets - mean) / mean - (targets / mean).log())
+
     def curve(self, eta: Tensor, targets: Tensor) -> Tensor:
         return targets * eta.neg().exp()
+
+
+def _lost(mean: Tensor, targets: Tensor) -> Tensor:
+    # y log(y / mean), 0 where the target is 0
+    return torch.xlogy(targets, targets) - torch.xlogy(targets, mean)

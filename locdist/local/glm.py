@@ -1,10 +1,9 @@
 """Generalized linear models around every query: logistic, Poisson and gamma regression.
 
 Minimise sum_j w_j l(y_j, a + b'(x_j - x_q)) + ridge / 2 |b|^2 over a and b, with l the negative
-log-likelihood of a family whose link makes it convex. Newton's steps are weighted least-squares fits of a
-working response (iteratively reweighted least squares), which `solve` does; a step that goes uphill is
-halved. A query whose neighbors all have the mean at the edge of the family's range (one class only, no
-counts) has its minimum at infinity: it is answered by that limit, with slopes of zero.
+log-likelihood of a family whose link makes it convex; `irls` finds the minimum. A query whose neighbors all
+have the mean at the edge of the family's range (one class only, no counts) has its minimum at infinity: it is
+answered by that limit, with slopes of zero.
 """
 
 from dataclasses import dataclass, replace
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from locdist.local.answers import Answers, Status
 from locdist.local.families import Bernoulli, Family
+from locdist.local.irls import LEAST, Problem, minimum
 from locdist.local.models import (
     LocalModel,
     answered,
@@ -24,114 +24,11 @@ from locdist.local.models import (
     penalty,
     standard_error,
     valued,
-    weighted_sums,
     with_errors,
 )
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.softmax import Softmax, softmax
-from locdist.local.solve import Design, Solution, design, offsets, solve
-
-STEPS = 50
-HALVINGS = 20
-SETTLED = 1e-7  # a change of the linear predictor after which the next, its square, is rounding
-_LEAST = 1e-30  # a curvature that is left where rounding leaves none
-
-
-@dataclass(frozen=True)
-class State:
-    """An iterate at each query.
-
-    Attributes
-    ----------
-    eta : Tensor [q, k]
-        The linear predictor at the neighbors.
-    beta : Tensor [q, 1 + m]
-        The one at the query, and the slopes.
-    loss : Tensor [q]
-        What is minimised.
-    deficient : Tensor [q] bool
-    """
-
-    eta: Tensor
-    beta: Tensor
-    loss: Tensor
-    deficient: Tensor
-
-    def where(self, condition: Tensor, other: "State") -> "State":
-        """The iterate where `condition` [q] holds, elsewhere the other."""
-        each = condition[:, None]
-        return State(
-            torch.where(each, self.eta, other.eta),
-            torch.where(each, self.beta, other.beta),
-            torch.where(condition, self.loss, other.loss),
-            torch.where(condition, self.deficient, other.deficient),
-        )
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One target [q, k] with its family, features [q, k, m] less those of the query, and the ridge."""
-
-    family: Family
-    near: Tensor
-    targets: Tensor
-    weights: Tensor
-    ridge: float
-
-    def start(self) -> tuple[State, Tensor, Tensor]:
-        """The constant model, its mean [q], and where it is the answer: at an edge, or without any [q]."""
-        mean = (self.weights * self.targets).sum(1)
-        link = self.family.link(mean)
-        usable = self.near.isfinite().all(2).all(1)
-        mean = mean.masked_fill(~usable, float("nan"))
-        over = ~link.isfinite() | ~usable
-        beta = self.near.new_zeros(len(mean), 1 + self.near.shape[2])
-        beta[:, 0] = link.masked_fill(over, 0.0)
-        eta = beta[:, :1].expand_as(self.weights)
-        return State(eta, beta, self.loss(eta, beta), torch.zeros_like(over)), mean, over
-
-    def loss(self, eta: Tensor, beta: Tensor) -> Tensor:
-        """What is minimised [q]."""
-        losses = (self.weights * self.family.loss(eta, self.targets)).masked_fill(self.weights == 0, 0.0)
-        return losses.sum(1) + self.ridge / 2 * beta[:, 1:].square().sum(1)
-
-    def weighed(self, curve: Tensor) -> tuple[Design, Solution, Tensor]:
-        """Least squares with weights times curve [q, k], and the root of their sum [q, 1].
-
-        Weights must sum to one, and then the ridge is over their sum: features times its root say the same.
-        """
-        raw = self.weights * curve.clamp(min=_LEAST)
-        total = raw.sum(1, keepdim=True).clamp_(min=_LEAST)
-        root = total.sqrt()
-        scaled = self.near * root[:, :, None]
-        system = design(scaled, scaled.new_zeros(scaled.shape[0], scaled.shape[2]), raw / total)
-        return system, solve(system, self.ridge, True), root
-
-    def step(self, state: State) -> State:
-        """Newton's step, halved until it does not go uphill."""
-        family = self.family
-        curve = family.curve(state.eta, self.targets).clamp(min=_LEAST)
-        response = state.eta - family.slope(state.eta, self.targets) / curve
-        response = response.masked_fill(self.weights == 0, 0.0)[:, :, None]
-        system, solution, root = self.weighed(curve)
-        assert solution.operator is not None
-        slopes = torch.bmm(solution.operator, response)
-        eta = weighted_sums(system.weights, response) + torch.bmm(system.rows, slopes)[:, :, 0]
-        value = weighted_sums(solution.smoother, response)
-        beta = torch.cat([value, slopes[:, :, 0] * root], 1)
-        return self._downhill(state, eta, beta, solution.deficient)
-
-    def _downhill(self, state: State, eta: Tensor, beta: Tensor, deficient: Tensor) -> State:
-        share, allowed = torch.ones_like(state.loss), state.loss + 1e-12 * (1 + state.loss.abs())
-        for _ in range(HALVINGS):
-            part = share[:, None]
-            new = State(state.eta.lerp(eta, part), state.beta.lerp(beta, part), share, deficient)
-            new = replace(new, loss=self.loss(new.eta, new.beta))
-            uphill = ~(new.loss <= allowed)
-            if not uphill.any():
-                break
-            share = torch.where(uphill, share / 2, share)
-        return new
+from locdist.local.solve import offsets
 
 
 @dataclass(frozen=True)
@@ -141,8 +38,10 @@ class Fitted:
     Attributes
     ----------
     mean : Tensor [q]
+    eta : Tensor [q]
+        The linear predictor at the query.
     beta : Tensor [q, 1 + m]
-        The linear predictor at the query, and its slopes.
+        The same less the query's offset, and its slopes.
     status : Tensor [q] int8
     edge : Tensor [q] bool
         Where the mean is the edge of the family's range.
@@ -150,59 +49,56 @@ class Fitted:
         The smoother of the linear predictor.
     errors : Tensor [q, 1 + m]
         Standard errors of beta.
+    operator : Tensor [q, 1 + m, k], optional
+        What maps the working responses of the neighbors to beta.
+    variances : Tensor [q, k], optional
+        Of these responses.
     """
 
     mean: Tensor
+    eta: Tensor
     beta: Tensor
     status: Tensor
     edge: Tensor
     rows: Tensor
     errors: Tensor
+    operator: Tensor | None = None
+    variances: Tensor | None = None
 
 
 def fitted(problem: Problem, want: frozenset[str]) -> Fitted:
     """The minimum at each query; rows and errors only where wanted, else weights and nan."""
     family = problem.family
-    state, constant, edge = problem.start()
-    done = edge
-    for _ in range(STEPS):
-        new = problem.step(state)
-        change = _change(state.eta, new.eta, problem.weights) + _change(state.beta, new.beta)
-        state = state.where(done, new)
-        done = done | (change <= SETTLED)
-        if done.all():
-            break
+    state, constant, edge, done = minimum(problem)
     status = flagged(state.deficient, Status.RANK_DEFICIENT)
     status = torch.maximum(status, flagged(~done, Status.NOT_CONVERGED))
     beta = state.beta
     beta[:, 0] = torch.where(edge, family.link(constant), beta[:, 0])
-    mean = torch.where(edge, constant, family.mean(beta[:, 0]))
-    rows, errors = problem.weights, torch.full_like(beta, float("nan"))
-    if want & {"spread", "coefficients", "neighbors"}:
-        rows, errors = _rows_and_errors(problem, state.eta)
-        rows = torch.where(edge[:, None], problem.weights, rows)
-        errors.masked_fill_(edge[:, None], float("nan"))
-    return Fitted(mean, beta, status, edge, rows, errors)
+    at = beta[:, 0] if problem.query_offsets is None else beta[:, 0] + problem.query_offsets
+    mean = torch.where(edge, constant, family.mean(at))
+    if not want & {"spread", "coefficients", "neighbors"}:
+        unknown = torch.full_like(beta, float("nan"))
+        return Fitted(mean, at, beta, status, edge, problem.weights, unknown)
+    operator, variances = _operator(problem, state.eta)
+    errors = (operator.square() * variances[:, None]).sum(2).sqrt().masked_fill_(edge[:, None], float("nan"))
+    rows = torch.where(edge[:, None], problem.weights, operator[:, 0])
+    return Fitted(mean, at, beta, status, edge, rows, errors, operator, variances)
 
 
-def _change(old: Tensor, new: Tensor, weights: Tensor | None = None) -> Tensor:
-    change = (new - old).abs() / (1 + new.abs())
-    return (change if weights is None else change.masked_fill(weights == 0, 0.0)).amax(1)
-
-
-def _rows_and_errors(problem: Problem, eta: Tensor) -> tuple[Tensor, Tensor]:
+def _operator(problem: Problem, eta: Tensor) -> tuple[Tensor, Tensor]:
     # of the last fit with the expected curve: the response of a neighbor has the variance phi / information
     information = problem.family.information(eta)
     system, solution, root = problem.weighed(information)
     assert solution.operator is not None
     operator = torch.cat([solution.smoother[:, None], solution.operator * root[:, :, None]], 1)
-    squares = (operator.square() / information.clamp(min=_LEAST)[:, None]).sum(2)
+    variances = information.clamp(min=LEAST).reciprocal()
     if not problem.family.dispersed:
-        return solution.smoother, squares.sqrt()
+        return operator, variances
     misses = (problem.targets - problem.family.mean(eta)) / problem.family.gain(eta)
     variance = (system.weights * misses.masked_fill(problem.weights == 0, 0.0).square()).sum(1)
     freedom = freedom_of(system, solution.operator, problem.ridge)
-    return solution.smoother, standard_error(variance[:, None], freedom[:, None], squares)
+    dispersion = standard_error(variance, freedom, torch.ones_like(freedom)).square()
+    return operator, variances * dispersion[:, None]
 
 
 @dataclass(frozen=True)
@@ -224,6 +120,8 @@ class GeneralizedLinear(LocalModel):
     family: Family
     ridge: float = 0.0
     needs: ClassVar[frozenset[str]] = frozenset({"targets", "features"})
+    traced: ClassVar[bool] = True
+    offsets: ClassVar[bool] = True
     slopes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -231,7 +129,7 @@ class GeneralizedLinear(LocalModel):
 
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
         columns, near = known_targets(hood, weights).unbind(2), _near(hood, weights)
-        fits = [fitted(self._problem(near, column, weights), want) for column in columns]
+        fits = [fitted(self.problem(hood, near, column, weights), want) for column in columns]
         values = torch.stack([fit.mean for fit in fits], 1)
         status = torch.stack([fit.status for fit in fits], 1).amax(1)
         answers = answered(values, fits[0].rows, status, hood, weights, want)
@@ -244,10 +142,12 @@ class GeneralizedLinear(LocalModel):
             answers = replace(answers, spread=spreads) if "spread" in want else answers
         return valued(answers)
 
-    def _problem(self, near: Tensor, targets: Tensor, weights: Tensor) -> Problem:
+    def problem(self, hood: Neighborhood, near: Tensor, targets: Tensor, weights: Tensor) -> Problem:
+        """What is minimised for one target [q, k], with features [q, k, m] less those of the query."""
         outside = ~self.family.inside(targets) & (weights > 0)
         targets = targets.masked_fill(outside, float("nan")).masked_fill(weights == 0, 1.0)
-        return Problem(self.family, near, targets, weights, self.ridge)
+        added = None if hood.offsets is None else hood.offsets.masked_fill(weights == 0, 0.0)
+        return Problem(self.family, near, targets, weights, self.ridge, added, hood.query_offsets)
 
 
 @dataclass(frozen=True)
@@ -301,5 +201,5 @@ def _near(hood: Neighborhood, weights: Tensor) -> Tensor:
 
 def _spread(fit: Fitted, family: Family) -> Tensor:
     # by the delta method; at the edge nothing spreads
-    spread = family.gain(fit.beta[:, 0]) * fit.errors[:, 0]
+    spread = family.gain(fit.eta) * fit.errors[:, 0]
     return torch.where(fit.edge, 0.0, spread)

@@ -1,21 +1,21 @@
 """Models on a covariance of the targets: the local Gaussian process (kriging) and kernel ridge regression.
 
-A covariance says how alike the targets of two rows are, by the distance of their features. It is not the
-localization kernel, which says how much a neighbor counts, here by the variance of its noise: the less the
-weight the larger, and infinite for a weight of zero. All covariances are 1 at distance 0; variances and
-nuggets are multiples of that.
+The covariance is not the localization kernel, which says how much a neighbor counts, here by the variance
+of its noise: the less the weight the larger, and infinite for a weight of zero. All covariances are 1 at
+distance 0; variances and nuggets are multiples of that.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from locdist.errors import UsageError, did_you_mean
+from locdist.errors import UsageError
 from locdist.local.answers import Answers, Status
+from locdist.local.likeness import Likeness
 from locdist.local.models import (
     LocalModel,
     answered,
@@ -28,93 +28,35 @@ from locdist.local.models import (
     with_errors,
 )
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.solve import factored, inverse, offsets
+from locdist.local.solve import factored, inverse
 
 SINGULAR = 1e-13  # a squared pivot that may be rounding
 JITTER = 1e-10  # noise, relative to the diagonal, that takes the place of a missing nugget
 _MOST = 1e200  # noise whose squares do not overflow
-
-Covariance = Callable[[Tensor], Tensor]
-
-
-def _rbf(distances: Tensor) -> Tensor:
-    return distances.square().mul_(-0.5).exp_()
-
-
-def _matern12(distances: Tensor) -> Tensor:
-    return distances.neg().exp_()
-
-
-def _matern32(distances: Tensor) -> Tensor:
-    scaled = distances * math.sqrt(3)
-    return scaled.neg().exp_().mul_(scaled.add_(1))
-
-
-def _matern52(distances: Tensor) -> Tensor:
-    scaled = distances * math.sqrt(5)
-    return scaled.neg().exp_().mul_(1 + scaled + scaled.square() / 3)
-
-
-COVARIANCES: dict[str, Covariance] = {
-    "rbf": _rbf,
-    "matern12": _matern12,
-    "matern32": _matern32,
-    "matern52": _matern52,
-}
+_TOGETHER = 2 << 20  # bytes of the matrices that are factored together: they stay in the cache
 
 
 @dataclass(frozen=True)
-class Likeness:
-    """A stationary covariance with a length scale for every feature (ARD).
+class Prior:
+    """The covariance of the targets around a query: a stationary part, a constant, and slopes.
 
-    With the distance u = |(x - x') / scales| it is exp(-u^2 / 2) for "rbf", exp(-u) for "matern12",
-    (1 + a) exp(-a) with a = sqrt(3) u for "matern32", and (1 + a + a^2 / 3) exp(-a) with a = sqrt(5) u for
-    "matern52" (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, chapter 4).
+    With z the features less those of the query in length scales, it is
+    K(x, x') = likeness(|z - z'|) + constant + linear z'z'.
 
     Parameters
     ----------
-    name : str
-        One of `COVARIANCES`.
-    scales : float or sequence of float
-        Positive, in units of the features; one number for all features, or one for each.
-
-    Raises
-    ------
-    UsageError
-        For another name, or scales that are not positive and finite.
+    likeness : Likeness
+    constant, linear : float
+        >= 0: variances of the local mean and of each local slope, relative to the stationary part.
     """
 
-    name: str = "matern32"
-    scales: float | Sequence[float] = 1.0
+    likeness: Likeness = field(default_factory=Likeness)
+    constant: float = 0.0
+    linear: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.name not in COVARIANCES:
-            raise UsageError("a covariance", repr(self.name), did_you_mean(self.name, COVARIANCES))
-        given: Sequence[object] = self.scales if isinstance(self.scales, Sequence) else (self.scales,)
-        if not given or not all(map(_is_scale, given)):
-            expected = "length scales, positive and finite"
-            raise UsageError(expected, repr(self.scales), "One for all features, or one for each.")
-        scales = tuple(map(float, self.scales)) if isinstance(self.scales, Sequence) else float(self.scales)
-        object.__setattr__(self, "scales", scales)
-
-    def scaled(self, hood: Neighborhood, absent: Tensor) -> Tensor:
-        """Features [q, k, m] less those of the query, in length scales; 0 where absent [q, k]."""
-        assert hood.features is not None
-        assert hood.query_features is not None
-        rows, m = offsets(hood.features, hood.query_features, absent), hood.features.shape[2]
-        if isinstance(self.scales, tuple) and len(self.scales) != m:
-            raise UsageError(
-                f"{m} length scales, one for each feature", str(len(self.scales)), "One number is for all."
-            )
-        return rows.div_(torch.tensor(self.scales, dtype=rows.dtype, device=rows.device))
-
-    def __call__(self, distances: Tensor) -> Tensor:
-        """The covariance at distances in length scales."""
-        return COVARIANCES[self.name](distances)
-
-
-def _is_scale(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+        for name in ("constant", "linear"):
+            object.__setattr__(self, name, penalty(getattr(self, name)))
 
 
 @dataclass(frozen=True)
@@ -144,25 +86,31 @@ class System:
         return torch.cholesky_solve(right, self.factor)
 
 
-def system(likeness: Likeness, hood: Neighborhood, weights: Tensor, noise: Tensor) -> System:
+def system(prior: Prior, hood: Neighborhood, weights: Tensor, noise: Tensor) -> System:
     """The system of every query.
 
     Parameters
     ----------
-    likeness : Likeness
+    prior : Prior
     hood : Neighborhood
     weights : Tensor [q, k]
         Neighbors of weight 0 are absent.
     noise : Tensor [q, k]
         Variance of each neighbor's noise, >= 0; anything where absent.
     """
-    absent = weights == 0
+    absent, likeness = weights == 0, prior.likeness
     rows = likeness.scaled(hood, absent)
     # differences, not products: a product loses half the digits of small distances
-    apart = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist")
-    matrix = likeness(apart)
-    cross = likeness(torch.linalg.vector_norm(rows, dim=2)).masked_fill_(absent, 0.0)
-    matrix.masked_fill_(absent[:, :, None] | absent[:, None], 0.0)
+    matrix = likeness(torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist"))
+    cross = likeness(torch.linalg.vector_norm(rows, dim=2))
+    if prior.linear:
+        matrix.baddbmm_(rows, rows.mT, alpha=prior.linear)
+    if prior.constant:
+        matrix += prior.constant
+        cross += prior.constant
+    if absent.any():
+        cross.masked_fill_(absent, 0.0)
+        matrix.masked_fill_(absent[:, :, None] | absent[:, None], 0.0)
     diagonal = matrix.diagonal(dim1=1, dim2=2)
     diagonal += torch.where(absent, 1.0, noise.clamp(max=_MOST))
     factor, pivot = factored(matrix)
@@ -177,74 +125,122 @@ def system(likeness: Likeness, hood: Neighborhood, weights: Tensor, noise: Tenso
 class GaussianProcess(LocalModel):
     """The posterior of a Gaussian process at the query, given its neighbors: kriging.
 
-    With K the covariance of the neighbors, c theirs with the query, A = K + diag(noise) and a constant mean,
-    estimated by generalized least squares in each neighborhood (ordinary kriging),
+    With K the prior's covariance of the neighbors, c theirs with the query, v that of the query with itself,
+    A = K + diag(noise) and a constant mean, estimated by generalized least squares in each neighborhood
+    (ordinary kriging),
 
         s = A^-1 (c + 1 (1 - 1'A^-1 c) / 1'A^-1 1),   value = s'y
-        spread^2 = variance (1 - c'A^-1 c + (1 - 1'A^-1 c)^2 / 1'A^-1 1)
+        spread^2 = variance (v - c'A^-1 c + (1 - 1'A^-1 c)^2 / 1'A^-1 1)
 
-    With mean "zero" the terms of the constant are missing, and constants are not reproduced. The spread is
-    the posterior's standard deviation of the noiseless function. The noise of neighbor j is
+    With a known mean (a number, "zero" is 0) the terms of the constant are missing, the value is
+    mean + s'(y - mean), and constants are not reproduced. The spread is the posterior's standard deviation of
+    the noiseless function; `predictive` adds the nugget, for a new target. The noise of neighbor j is
     nugget max(K_h) / K_h(j), with the localization kernel K_h, over the row's weight: with a uniform kernel
     it is the nugget. Where A is singular (equal rows, or very long scales, and no nugget) the value is the
     limit for a small nugget, which averages equal rows; the status is RANK_DEFICIENT.
 
     Parameters
     ----------
-    likeness : Likeness
+    prior : Prior
     nugget : float
         Variance of the noise, >= 0, relative to the process.
-    mean : {"constant", "zero"}
+    mean : {"constant", "zero"} or float
     variance : float, optional
-        Of the process, positive, in squared units of the target. By default it is estimated in each
-        neighborhood, as e'A^-1 e over the degrees of freedom, e = y - mean.
+        Of the process, in squared units of the target: positive, or 0 where `adaptive` is positive. By
+        default it is estimated in each neighborhood.
+    adaptive : float, optional
+        This multiple of the estimate in the neighborhood, e'A^-1 e over its degrees of freedom with
+        e = y - mean, is added to the variance; >= 0. 0 where a variance is given, otherwise 1.
+    predictive : bool
     """
 
-    likeness: Likeness = Likeness()
+    prior: Prior = Prior()
     nugget: float = 0.01
-    mean: str = "constant"
+    mean: str | float = "constant"
     variance: float | None = None
+    adaptive: float | None = None
+    predictive: bool = False
     needs: ClassVar[frozenset[str]] = frozenset({"targets", "features"})
+    traced: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "nugget", penalty(self.nugget))
-        if self.mean not in ("constant", "zero"):
-            raise UsageError("a mean of 'constant' or 'zero'", repr(self.mean), "'constant' is estimated.")
-        if self.variance is not None and not 0 < self.variance < math.inf:
-            raise UsageError("a positive variance", repr(self.variance), "None estimates it.")
+        mean: object = self.mean
+        if mean not in ("constant", "zero"):
+            if isinstance(mean, bool | str) or not (isinstance(mean, int | float) and math.isfinite(mean)):
+                raise UsageError(
+                    "a mean of 'constant', 'zero' or a number", repr(mean), "'constant' is estimated."
+                )
+            object.__setattr__(self, "mean", float(mean))
+        variance, adaptive = self.parts
+        if not (0 <= variance < math.inf and 0 <= adaptive < math.inf and variance + adaptive > 0):
+            given = f"variance={self.variance!r}, adaptive={self.adaptive!r}"
+            raise UsageError("a positive variance", given, "None estimates it in each neighborhood.")
+
+    @property
+    def parts(self) -> tuple[float, float]:
+        """The given variance, and the multiple of the estimate that is added to it."""
+        if self.variance is None:
+            return 0.0, 1.0 if self.adaptive is None else self.adaptive
+        return self.variance, self.adaptive or 0.0
 
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
+        return Answers.concatenate([self._answers(*block, want) for block in _blocks(hood, weights)])
+
+    def _answers(self, hood: Neighborhood, weights: Tensor, want: frozenset[str]) -> Answers:
         targets = known_targets(hood, weights)
-        parts = system(self.likeness, hood, weights, self.nugget / _relative(hood, weights))
-        one = (~parts.absent).to(weights.dtype)[:, :, None]
-        both = parts.solve(torch.cat([parts.cross, one], 2))
-        direction, ones = both[:, :, :1], both[:, :, 1:]
-        missing, total = 1 - (one * direction).sum(1), (one * ones).sum(1)  # [q, 1]: of the constant
-        mend = missing / total if self.mean == "constant" else torch.zeros_like(total)
-        rows = (direction[:, :, 0] + mend * ones[:, :, 0]).masked_fill_(parts.absent, 0.0)
-        values = weighted_sums(rows, targets)
+        parts = system(self.prior, hood, weights, self.nugget / _relative(hood, weights))
+        rows, direction, averaging, mended = self._posterior(parts)
+        known = float(self.mean) if isinstance(self.mean, float) else 0.0
+        values = weighted_sums(rows, targets) + known * (1 - rows.sum(1, keepdim=True))
         singular = flagged(parts.singular, Status.RANK_DEFICIENT)
         answers = answered(values, rows, singular, hood, weights, want)
         if want & {"spread", "coefficients"}:
-            left = 1 - (parts.cross * direction).sum(1) + mend * missing
-            variance = self._variance(parts, targets, ones / total[:, :, None])
+            own = 1 + self.prior.constant + self.predictive * self.nugget
+            left = own - (parts.cross * direction).sum(1) + mended
+            variance = self._variance(parts, targets - known, averaging)
             spread = (variance * left.clamp_(min=0)).sqrt()[:, None]
             answers = with_errors(answers, values[:, None], spread, want)
         return valued(answers)
 
-    def _variance(self, parts: System, targets: Tensor, averaging: Tensor) -> Tensor:
-        if self.variance is not None:
-            return torch.full_like(targets[:, 0], self.variance)
+    def _posterior(self, parts: System) -> tuple[Tensor, Tensor, Tensor | None, Tensor | float]:
+        """The smoother [q, k], A^-1 c [q, k, 1], the smoother of the constant [q, k, 1] (None where the mean
+        is known), and what not knowing it adds to the variance [q, 1].
+        """
+        if self.mean != "constant":
+            direction = parts.solve(parts.cross)
+            return direction[:, :, 0].masked_fill(parts.absent, 0.0), direction, None, 0.0
+        one = (~parts.absent).to(parts.cross.dtype)[:, :, None]
+        both = parts.solve(torch.cat([parts.cross, one], 2))
+        direction, ones = both[:, :, :1], both[:, :, 1:]
+        missing, total = 1 - (one * direction).sum(1), (one * ones).sum(1)  # [q, 1]: of the constant
+        averaging = ones / total[:, :, None]
+        rows = (direction + missing[:, :, None] * averaging)[:, :, 0].masked_fill_(parts.absent, 0.0)
+        return rows, direction, averaging, missing.square() / total
+
+    def _variance(self, parts: System, targets: Tensor, averaging: Tensor | None) -> Tensor:
+        given, multiple = self.parts
+        if not multiple:
+            return torch.full_like(targets[:, 0], given)
         count = (~parts.absent).sum(1, keepdim=True)
-        rest = targets
-        if self.mean == "constant":
-            rest = (targets - torch.bmm(averaging.mT, targets)).masked_fill(parts.absent[:, :, None], 0.0)
+        if averaging is not None:
+            targets = targets - torch.bmm(averaging.mT, targets)
             count = count - 1
+        rest = targets.masked_fill(parts.absent[:, :, None], 0.0)
         energy = (rest * parts.solve(rest)).sum(1)
-        return energy / count.to(rest.dtype).masked_fill(count == 0, float("nan"))
+        return given + multiple * energy / count.to(rest.dtype).masked_fill(count == 0, float("nan"))
 
     def columns(self, k: int, m: int) -> int:
         return max(k, m)
+
+
+def _blocks(hood: Neighborhood, weights: Tensor) -> Iterator[tuple[Neighborhood, Tensor]]:
+    """Queries of a tile that are solved together."""
+    q, k = weights.shape
+    size = max(16, _TOGETHER // (8 * k * k))
+    for start in range(0, q, size):
+        block = slice(start, start + size)
+        yield hood.rows(block), weights[block]
 
 
 def _relative(hood: Neighborhood, weights: Tensor) -> Tensor:
@@ -270,16 +266,20 @@ class KernelRidge(LocalModel):
         `sample_weight=weights`. With 0 the targets are interpolated.
     """
 
-    likeness: Likeness = Likeness("rbf")
+    likeness: Likeness = field(default_factory=lambda: Likeness("rbf"))
     ridge: float = 0.01
     needs: ClassVar[frozenset[str]] = frozenset({"targets", "features"})
+    traced: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", penalty(self.ridge))
 
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
+        return Answers.concatenate([self._answers(*block, want) for block in _blocks(hood, weights)])
+
+    def _answers(self, hood: Neighborhood, weights: Tensor, want: frozenset[str]) -> Answers:
         targets, noise = known_targets(hood, weights), self.ridge / weights
-        parts = system(self.likeness, hood, weights, noise)
+        parts = system(Prior(self.likeness), hood, weights, noise)
         rows = parts.solve(parts.cross)[:, :, 0].masked_fill_(parts.absent, 0.0)
         values = weighted_sums(rows, targets)
         singular = flagged(parts.singular, Status.RANK_DEFICIENT)

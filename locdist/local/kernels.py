@@ -1,192 +1,115 @@
-"""How much each neighbor counts.
+"""How much each neighbor counts: kernels by their names, their products, and normalized weights."""
 
-A kernel gives the logarithm of a weight, because only ratios matter: subtracting the largest logarithm keeps
-a query far from all its neighbors from dividing zero by zero. With the reduced distance u = d / h, h the
-bandwidth, the kernels are those of the literature (Wand and Jones, Kernel Smoothing, 1995, table 2.1), up to
-constants that normalization removes.
-"""
-
-import math
-import numbers
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from locdist.errors import UsageError, did_you_mean
+from locdist.local.bandwidths import Nearest, SamplePoint, parse_bandwidth, spec
 from locdist.local.neighborhood import Neighborhood
+from locdist.local.shapes import (
+    LOWEST,
+    Biweight,
+    DotProduct,
+    Epanechnikov,
+    Gaussian,
+    Kernel,
+    Laplace,
+    Triangular,
+    Tricube,
+    Uniform,
+)
 
-_LOWEST = torch.finfo(torch.float64).min  # finite, so that -inf less it is -inf and not nan
-
-
-def _positive(value: Any, expected: str) -> float:
-    if not isinstance(value, bool) and isinstance(value, numbers.Real) and 0 < float(value) < math.inf:
-        return float(value)
-    raise UsageError(expected, repr(value), "It multiplies true distances, not squared ones.")
+__all__ = [
+    "KERNELS",
+    "LOWEST",
+    "DotProduct",
+    "Gaussian",
+    "Group",
+    "Kernel",
+    "Nearest",
+    "Product",
+    "Uniform",
+    "kernel",
+    "kernel_spec",
+    "log_weights",
+    "parse_bandwidth",
+    "spec",
+    "weigh",
+]
 
 
 @dataclass(frozen=True)
-class Nearest:
-    """An adaptive bandwidth: a multiple of the distance to the last neighbor that counts.
+class Group:
+    """The next columns of the key, and the kernel of the distance in them."""
+
+    columns: int
+    kernel: Kernel
+
+    def __post_init__(self) -> None:
+        columns: object = self.columns  # whatever users passed
+        if isinstance(columns, bool) or not isinstance(columns, int) or columns < 1:
+            raise UsageError("a number of columns, at least 1", repr(columns), "Count those of the key.")
+        if isinstance(self.kernel, DotProduct | Product) or isinstance(self.kernel.bandwidth, SamplePoint):
+            given = f"{self.kernel.name!r} with bandwidth {self.kernel.bandwidth!r}"
+            raise UsageError("a kernel of a distance in a group", given, "Choose another one.")
+
+
+@dataclass(frozen=True)
+class Product(Kernel):
+    """The product of kernels, each of the distance in its own columns of the key: space x time x attributes.
+
+    Rows are retrieved by all columns together; `Nearest` is the largest distance in a group among the
+    neighbors.
 
     Parameters
     ----------
-    scale : float
-        The multiple, positive. The default lets the last neighbor itself count a little under a compact
-        kernel, as geographically weighted regression has it. Where that distance is 0 every neighbor is at
-        the query and all count alike.
+    groups : tuple of Group
+        One after the other; together all columns of the key.
     """
 
-    scale: float = 1.0000001
+    groups: tuple[Group, ...] = ()
+    name: ClassVar[str] = "product"
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "scale", _positive(self.scale, "a positive, finite scale of the k-th distance")
-        )
+        if not self.groups:
+            raise UsageError("groups of columns", "none", "Give each its columns, kernel and bandwidth.")
 
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset({"keys"})
 
-Bandwidth: TypeAlias = float | Nearest
-
-
-@dataclass(frozen=True)
-class Kernel(ABC):
-    """A weight for each neighbor.
-
-    Parameters
-    ----------
-    bandwidth : float or Nearest
-        h, in units of the true distance. Also taken: "nearest", {"nearest": scale}.
-
-    Raises
-    ------
-    UsageError
-        If the bandwidth is not positive and finite.
-    """
-
-    bandwidth: Bandwidth = Nearest()
-    name: ClassVar[str]
-    needs: ClassVar[frozenset[str]] = frozenset()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", parse_bandwidth(self.bandwidth))
-
-    @abstractmethod
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        """Logarithms of the raw weights, [q, k] float64; -inf is no weight.
-
-        Entries of missing neighbors may hold anything.
-        """
-
-    def squares(self, hood: Neighborhood) -> Tensor:
-        """u^2 = (d / h)^2, [q, k] float64."""
-        distances = hood.distances.double()
-        if not isinstance(self.bandwidth, Nearest):
-            return distances * self.bandwidth**-2
-        last = distances.masked_fill(hood.absent, 0.0).amax(1, keepdim=True)
-        # where the last distance is 0, dividing by inf makes every u 0
-        return distances / (last * self.bandwidth.scale**2).masked_fill_(last == 0, float("inf"))
-
-
-@dataclass(frozen=True)
-class Uniform(Kernel):
-    """1 for u <= 1: with `Nearest()` the plain mean of the neighbors."""
-
-    name: ClassVar[str] = "uniform"
+    @property
+    def adaptive(self) -> bool:
+        return any(group.kernel.adaptive for group in self.groups)
 
     def log_weights(self, hood: Neighborhood) -> Tensor:
-        squares = self.squares(hood)
-        return torch.zeros_like(squares).masked_fill_(squares > 1, float("-inf"))
+        parts = self._parts(hood)
+        return torch.stack([group.kernel.log_weights(part) for group, part in parts]).sum(0)
 
+    def log_volume(self, hood: Neighborhood) -> Tensor:
+        parts = self._parts(hood)
+        return torch.stack([group.kernel.log_volume(part) for group, part in parts]).sum(0)
 
-@dataclass(frozen=True)
-class Triangular(Kernel):
-    """1 - u for u < 1."""
-
-    name: ClassVar[str] = "triangular"
-
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        return self.squares(hood).clamp_(max=1).sqrt_().neg_().log1p_()
-
-
-@dataclass(frozen=True)
-class Epanechnikov(Kernel):
-    """1 - u^2 for u < 1."""
-
-    name: ClassVar[str] = "epanechnikov"
-
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        return self.squares(hood).clamp_(max=1).neg_().log1p_()
-
-
-@dataclass(frozen=True)
-class Biweight(Kernel):
-    """(1 - u^2)^2 for u < 1, also called bisquare."""
-
-    name: ClassVar[str] = "biweight"
-
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        return self.squares(hood).clamp_(max=1).neg_().log1p_().mul_(2)
-
-
-@dataclass(frozen=True)
-class Tricube(Kernel):
-    """(1 - u^3)^3 for u < 1 (Cleveland, 1979)."""
-
-    name: ClassVar[str] = "tricube"
-
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        squares = self.squares(hood).clamp_(max=1)
-        return squares.mul_(squares.sqrt()).neg_().log1p_().mul_(3)
-
-
-@dataclass(frozen=True)
-class Gaussian(Kernel):
-    """exp(-u^2 / 2): h is the standard deviation."""
-
-    name: ClassVar[str] = "gaussian"
-
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        return self.squares(hood).mul_(-0.5)
-
-
-@dataclass(frozen=True)
-class Laplace(Kernel):
-    """exp(-u), also called exponential."""
-
-    name: ClassVar[str] = "laplace"
-
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        return self.squares(hood).sqrt_().neg_()
-
-
-@dataclass(frozen=True)
-class DotProduct(Kernel):
-    """exp(score / h), the softmax of attention.
-
-    It goes with the metric "ip" only, whose distances are minus the scores.
-
-    Parameters
-    ----------
-    bandwidth : float
-        The temperature h; sqrt(d) in scaled dot-product attention.
-    """
-
-    bandwidth: Bandwidth = 1.0
-    name: ClassVar[str] = "dot-product"
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bandwidth", _positive(self.bandwidth, "a positive temperature"))
-
-    def log_weights(self, hood: Neighborhood) -> Tensor:
-        assert not isinstance(self.bandwidth, Nearest)
-        scores = hood.distances.double().masked_fill(hood.absent, float("inf")).div_(-self.bandwidth)
-        # a softmax knows no absolute scale: the best score counts 1, so that no query looks far from its
-        # neighbors
-        top = scores.amax(1, keepdim=True)
-        return scores.sub_(top.clamp_(min=_LOWEST))
+    def _parts(self, hood: Neighborhood) -> list[tuple[Group, Neighborhood]]:
+        """Each group with the neighborhood that it sees."""
+        assert hood.queries is not None
+        assert hood.keys is not None
+        counts, width = [group.columns for group in self.groups], hood.queries.shape[1]
+        if sum(counts) != width:
+            given = f"{sum(counts)} in groups of {' + '.join(map(str, counts))}"
+            raise UsageError(f"{width} columns of the key", given, "A category has a column for each value.")
+        parts, begin = [], 0
+        for group in self.groups:
+            columns = slice(begin, begin + group.columns)
+            at = hood.queries[:, columns].double()
+            distances = (hood.keys[:, :, columns] - at[:, None]).square().sum(2)
+            parts.append((group, replace(hood, distances=distances, queries=at)))
+            begin += group.columns
+        return parts
 
 
 _ALL: tuple[type[Kernel], ...] = (
@@ -199,17 +122,19 @@ _ALL: tuple[type[Kernel], ...] = (
     Laplace,
     DotProduct,
 )
-KERNELS: dict[str, type[Kernel]] = {each.name: each for each in _ALL} | {"bisquare": Biweight}
+_ALIASES: dict[str, type[Kernel]] = {"bisquare": Biweight, "exponential": Laplace}
+KERNELS: dict[str, type[Kernel]] = {each.name: each for each in _ALL} | _ALIASES
 
 
-def kernel(choice: str | Kernel, bandwidth: object = None) -> Kernel:
+def kernel(choice: str | Mapping[str, Any] | Kernel, bandwidth: object = None) -> Kernel:
     """A kernel by its name.
 
     Parameters
     ----------
-    choice : str or Kernel
-        A name of `KERNELS`, or a kernel, which is returned as it is.
-    bandwidth : float, "nearest", {"nearest": scale} or Nearest, optional
+    choice : str, mapping or Kernel
+        A name of `KERNELS`; {"product": [{"columns": 2, "kernel": "bisquare", "bandwidth": "nearest"}, ...]};
+        or a kernel, which is returned as it is.
+    bandwidth : float, "nearest", {"nearest": scale}, {"sample-point": rank} or one of their classes, optional
         None takes the kernel's default.
 
     Raises
@@ -217,6 +142,8 @@ def kernel(choice: str | Kernel, bandwidth: object = None) -> Kernel:
     UsageError
         If the name is unknown, the bandwidth is wrong, or a kernel and another bandwidth are both given.
     """
+    if isinstance(choice, Mapping):
+        choice = _product(choice)
     if isinstance(choice, Kernel):
         if bandwidth is None or parse_bandwidth(bandwidth) == choice.bandwidth:
             return choice
@@ -228,26 +155,34 @@ def kernel(choice: str | Kernel, bandwidth: object = None) -> Kernel:
     return KERNELS[choice]() if bandwidth is None else KERNELS[choice](parse_bandwidth(bandwidth))
 
 
-def parse_bandwidth(value: object) -> Bandwidth:
-    """The bandwidth that a configuration names: a number, "nearest", {"nearest": scale} or a `Nearest`.
-
-    Raises
-    ------
-    UsageError
-        For anything else, zero, negative and infinite numbers included.
-    """
-    if isinstance(value, Nearest):
-        return value
-    if value == "nearest":
-        return Nearest()
-    if isinstance(value, Mapping) and set(value) == {"nearest"}:
-        return Nearest(value["nearest"])
-    return _positive(value, 'a positive, finite bandwidth, "nearest" or {"nearest": scale}')
+def _product(choice: Mapping[str, Any]) -> Product:
+    given: Any = choice.get("product")
+    listed = given if isinstance(given, list | tuple) else [given]
+    known = {"columns", "kernel", "bandwidth"}
+    if set(choice) != {"product"} or not all(
+        isinstance(each, Mapping) and set(each) <= known for each in listed
+    ):
+        expected = 'the name of a kernel, or {"product": [{"columns": 2, "kernel": "gaussian"}, ...]}'
+        raise UsageError(expected, repr(choice), "Each group may have a bandwidth, too.")
+    groups = [
+        (each.get("columns", 0), each.get("kernel", "tricube"), each.get("bandwidth")) for each in listed
+    ]
+    return Product(groups=tuple(Group(columns, kernel(name, width)) for columns, name, width in groups))
 
 
-def spec(bandwidth: Bandwidth) -> float | dict[str, float]:
-    """The bandwidth as JSON; `parse_bandwidth` reads it back."""
-    return {"nearest": bandwidth.scale} if isinstance(bandwidth, Nearest) else bandwidth
+def kernel_spec(kernel: Kernel) -> str | dict[str, Any]:
+    """The kernel without its bandwidth as JSON; of a product with those of its groups."""
+    if not isinstance(kernel, Product):
+        return kernel.name
+    groups = [
+        {
+            "columns": group.columns,
+            "kernel": kernel_spec(group.kernel),
+            "bandwidth": spec(group.kernel.bandwidth),
+        }
+        for group in kernel.groups
+    ]
+    return {"product": groups}
 
 
 @dataclass(frozen=True)
@@ -265,9 +200,24 @@ class Weights:
     weights: Tensor
     peak: Tensor
 
+    @property
+    def total(self) -> Tensor:
+        """Logarithm of the sum of the raw weights [q]; -inf where nobody counts."""
+        # the largest raw weight is the peak's, and the same part of the sum as the largest here
+        return self.peak - self.weights.amax(1).log().masked_fill(self.peak.isneginf(), 0.0)
+
 
 def weigh(kernel: Kernel, hood: Neighborhood) -> Weights:
     """Weights of the neighbors: kernel times row weight, normalized, zero for missing neighbors."""
+    logs = log_weights(kernel, hood)
+    peak = logs.amax(1, keepdim=True)
+    raw = logs.sub_(peak.clamp(min=LOWEST)).exp_()
+    # the largest is exp(0), so a sum below one means that nobody counts
+    return Weights(raw.div_(raw.sum(1, keepdim=True).clamp_(min=1)), peak[:, 0])
+
+
+def log_weights(kernel: Kernel, hood: Neighborhood) -> Tensor:
+    """Logarithms [q, k] of kernel times row weight, -inf for missing neighbors."""
     logs = kernel.log_weights(hood)
     if logs.shape != hood.ids.shape:
         raise UsageError(
@@ -275,10 +225,9 @@ def weigh(kernel: Kernel, hood: Neighborhood) -> Weights:
             f"{list(logs.shape)}",
             "Its `log_weights` returns a number for each entry of the neighborhood.",
         )
+    if isinstance(kernel.bandwidth, SamplePoint):
+        assert hood.queries is not None
+        logs = logs - hood.queries.shape[1] / 2 * kernel.bandwidth.square(hood).log()
     if hood.row_weights is not None:
         logs = logs + hood.row_weights.double().log()
-    logs = logs.masked_fill(hood.absent, float("-inf"))
-    peak = logs.amax(1, keepdim=True)
-    raw = logs.sub_(peak.clamp(min=_LOWEST)).exp_()
-    # the largest is exp(0), so a sum below one means that nobody counts
-    return Weights(raw.div_(raw.sum(1, keepdim=True).clamp_(min=1)), peak[:, 0])
+    return logs.masked_fill(hood.absent, float("-inf"))

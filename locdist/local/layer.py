@@ -17,10 +17,13 @@ from locdist.errors import UsageError
 from locdist.local.answers import WANTS, Answers, Status
 from locdist.local.kernels import DotProduct, Kernel, weigh
 from locdist.local.models import LocalModel
+from locdist.local.moments import Asked, Batch, sums
 from locdist.local.neighborhood import Neighborhood
+from locdist.local.quantile import Variance
+from locdist.local.summed import is_summable, names, summed, targeted, terms_of
 
 TILE = 256
-_NARROW = frozenset({"targets", "codes"})  # gathered for all queries at once; vectors tile by tile
+_NARROW = frozenset({"targets", "codes", "density"})  # gathered for all queries at once; vectors tile by tile
 _UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
 
 
@@ -41,24 +44,28 @@ class Index(Protocol):
         The rows may come in any order; `order` of the result then says which query each one is.
         """
 
+    def batches(self, needs: frozenset[str]) -> Iterator[Batch]:
+        """All rows of the support, with the columns that `needs` names, in any order."""
+
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The same neighborhoods with `needs` filled in beside what is: "keys", "targets", "codes",
         "features".
 
         Row weights are filled in whenever the support has them. "codes" are targets with their number of
-        classes. Missing neighbors (id -1) may be filled with anything. The layer has filled in `queries` and
-        `query_features`.
+        classes; for "density" `support` is filled in. Missing neighbors (id -1) may be filled with anything.
+        The layer has filled in `queries` and `query_features`.
         """
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A kernel and a local model over k neighbors.
+    """A kernel and a local model over k neighbors, or over all the support.
 
     Parameters
     ----------
-    k : int
-        Neighbors of a query, at least 1.
+    k : int or None
+        Neighbors of a query, at least 1; None is every row of the support, with a kernel of a bandwidth of
+        its own and a model that sums suffice for (`local.summed`).
     kernel : Kernel
     model : LocalModel
     leave_one_out : bool
@@ -67,15 +74,17 @@ class Layer:
     Raises
     ------
     UsageError
-        If k is not a positive whole number.
+        If k is not a positive whole number, or kernel or model do not go with all the support.
     """
 
-    k: int
+    k: int | None
     kernel: Kernel
     model: LocalModel
     leave_one_out: bool = False
 
     def __post_init__(self) -> None:
+        if self.k is None:
+            return _check_everything(self.kernel, self.model)
         try:
             k = 0 if isinstance(self.k, bool) else operator.index(self.k)
         except TypeError:
@@ -87,27 +96,45 @@ class Layer:
         object.__setattr__(self, "k", k)
 
     @property
+    def neighbors(self) -> int:
+        """k, and 0 where every row counts."""
+        return self.k or 0
+
+    @property
     def needs(self) -> frozenset[str]:
         """What an index must gather for this layer."""
         return self.kernel.needs | self.model.needs
 
     def check(self, metric: str) -> None:
-        """UsageError unless the kernel goes with the metric of an index: scores are no distances."""
+        """UsageError unless kernel and model go with the metric of an index: scores are no distances, and
+        unit vectors fill no space.
+        """
         if isinstance(self.kernel, DotProduct) != (metric == "ip"):
             raise UsageError(
                 "the dot-product kernel with the metric 'ip', and any other kernel with a distance",
                 f"kernel {self.kernel.name!r} on an index of metric {metric!r}",
                 "Choose another kernel, or index with another metric.",
             )
+        if "density" in self.model.needs and metric != "l2":
+            raise UsageError("metric 'l2' for a density", repr(metric), "Index with metric='l2'.")
 
     def solve(self, hood: Neighborhood, want: frozenset[str] = frozenset()) -> Answers:
         """Answers of one tile whose neighborhoods hold what the layer `needs`."""
         weights = weigh(self.kernel, hood)
+        if "density" in self.model.needs:
+            hood = replace(hood, mass=weights.total - self.kernel.log_volume(hood))
         answers = self.model.predict(hood, weights.weights, want)
         _check_count(self.model, hood, answers)
-        status = (hood.absent.sum(1) > hood.ids.shape[1] - self.k).to(torch.int8) * int(Status.FEW)
-        status.masked_fill_(weights.peak < _UNDERFLOW, int(Status.LOW_SUPPORT))
-        return replace(answers, status=torch.maximum(answers.status, status))
+        k = hood.ids.shape[1] if self.k is None else self.k
+        status = (hood.absent.sum(1) > hood.ids.shape[1] - k).to(torch.int8) * int(Status.FEW)
+        return self._supported(replace(answers, status=torch.maximum(answers.status, status)), weights.peak)
+
+    def _supported(self, answers: Answers, peak: Tensor) -> Answers:
+        """The answers, with LOW_SUPPORT where the largest log weight [q] says that everybody is far away."""
+        if not self.kernel.absolute:
+            return answers
+        low = (peak < _UNDERFLOW).to(torch.int8) * int(Status.LOW_SUPPORT)
+        return replace(answers, status=torch.maximum(answers.status, low))
 
     def __call__(
         self,
@@ -118,6 +145,7 @@ class Layer:
         bad: Tensor | None = None,
         want: frozenset[str] = frozenset(),
         device: str = "cpu",
+        offsets: Tensor | None = None,
     ) -> Answers:
         """Answers to all queries, in their order.
 
@@ -136,6 +164,8 @@ class Layer:
         device : str
             The torch device on which the models are solved; the search and the answers stay where the queries
             are.
+        offsets : Tensor [q], optional
+            What is added to the linear predictor of the queries; 0 by default.
 
         Raises
         ------
@@ -151,7 +181,7 @@ class Layer:
                 "queries alone",
                 "Pass features=[q, m] beside the queries.",
             )
-        _check(queries, features, own, bad, want)
+        _check(queries, features, own, bad, want, offsets)
         refused = _refused(queries, query_features, bad)
         if refused.any():
             queries, features = (tensor.masked_fill(refused[:, None], 0.0) for tensor in (queries, features))
@@ -159,18 +189,51 @@ class Layer:
             nobody = torch.full((1,), -1, device=queries.device)
             alone = (queries.new_zeros(1, queries.shape[1]), features.new_zeros(1, features.shape[1]))
             return self(index, *alone, own=nobody, want=want, device=device).rows(slice(0))
+        if self.k is None:
+            answers = self._everywhere(index, Asked(queries, features, own).to(device), want, device)
+            return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
         hood = index.search(queries, self.k, own)
         order = torch.arange(len(queries), device=queries.device) if hood.order is None else hood.order
         hood = replace(hood, order=order, queries=queries[order], query_features=features[order])
+        hood = hood if own is None else replace(hood, alone=own[order] >= 0)
+        hood = hood if offsets is None else replace(hood, query_offsets=offsets[order])
         hood = index.gather(hood, self.needs & _NARROW)
         parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in _tiles(hood)]
         answers = Answers.concatenate(parts).reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
 
+    def _everywhere(self, index: Index, asked: Asked, want: frozenset[str], device: str) -> Answers:
+        if "neighbors" in want:
+            given = "k=None, where every row is one"
+            raise UsageError("k neighbors to list", given, "Leave out `neighbors` (--explain), or choose k.")
+        batches = (targeted(self.model, batch.to(device)) for batch in index.batches(self.needs))
+        errors = bool(want) or isinstance(self.model, Variance)
+        found = sums(self.kernel, terms_of(self.model), asked, batches, index.metric, errors)
+        if "density" in self.model.needs:
+            here = Neighborhood(found.peak[:, None], torch.zeros_like(found.peak[:, None]), asked.queries)
+            found = replace(found, volume=self.kernel.log_volume(here))
+        return self._supported(summed(self.model, found, want), found.peak).to("cpu")
+
     def _tile(self, index: Index, tile: Neighborhood, want: frozenset[str], device: str) -> Answers:
         wide, home = self.needs - _NARROW, str(tile.ids.device)
         tile = index.gather(tile, wide) if wide else tile
         return self.solve(tile.to(device), want).to(home)
+
+
+def _check_everything(kernel: Kernel, model: LocalModel) -> None:
+    """UsageError unless kernel and model work without neighbors."""
+    if not is_summable(model):
+        raise UsageError(
+            f"a model of sums for k=None ({', '.join(sorted(names()))})",
+            type(model).__name__,
+            "Choose how many neighbors count, k.",
+        )
+    if kernel.adaptive:
+        raise UsageError(
+            "a kernel with a bandwidth of its own for k=None",
+            f"kernel {kernel.name!r} with bandwidth {kernel.bandwidth}",
+            "Give the bandwidth as a distance, bandwidth=0.5 say.",
+        )
 
 
 def _check_count(model: LocalModel, hood: Neighborhood, answers: Answers) -> None:
@@ -203,7 +266,12 @@ def _tiles(hood: Neighborhood) -> Iterator[tuple[Neighborhood, int]]:
 
 
 def _check(
-    queries: Tensor, features: Tensor, own: Tensor | None, bad: Tensor | None, want: frozenset[str]
+    queries: Tensor,
+    features: Tensor,
+    own: Tensor | None,
+    bad: Tensor | None,
+    want: frozenset[str],
+    offsets: Tensor | None,
 ) -> None:
     if queries.ndim != 2 or features.ndim != 2:
         raise UsageError(
@@ -211,8 +279,9 @@ def _check(
             f"{list(queries.shape)} and {list(features.shape)}",
             "Give a matrix with one row for each query; a single query is [1, d].",
         )
-    lengths = {len(tensor) for tensor in (queries, features, own, bad) if tensor is not None}
+    lengths = {len(tensor) for tensor in (queries, features, own, bad, offsets) if tensor is not None}
     if len(lengths) > 1:
-        raise UsageError("as many features, own and bad as queries", f"{sorted(lengths)} rows", "Align them.")
+        expected = "as many features, own, bad and offsets as queries"
+        raise UsageError(expected, f"{sorted(lengths)} rows", "Align them.")
     if want - WANTS:
         raise UsageError(f"want of {sorted(WANTS)}", repr(sorted(want - WANTS)), "Correct the name.")

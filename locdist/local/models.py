@@ -6,6 +6,7 @@ targets. A smoother gives its rows, the prediction and its standard errors are w
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import ClassVar, final
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
-from locdist.local.answers import Answers, Status
+from locdist.local.answers import WANTS, Answers, Status
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.solve import Design, Solution, design, offsets, smooth, solve
 
@@ -24,8 +25,37 @@ FREE = torch.finfo(torch.float64).eps ** 0.5  # fewer degrees of freedom (of at 
 class LocalModel(ABC):
     """A model fitted anew to the neighbors of each query, and discarded."""
 
-    needs: ClassVar[frozenset[str]]
-    slopes: ClassVar[bool] = False  # whether coefficients go on, after the value, with a slope by feature
+    @property
+    @abstractmethod
+    def needs(self) -> frozenset[str]:
+        """What an index must gather for it."""
+
+    @property
+    def tells(self) -> frozenset[str]:
+        """Of `answers.WANTS`, what it can be asked for besides values and status."""
+        return WANTS
+
+    @property
+    def slopes(self) -> bool:
+        """Whether coefficients go on, after the value, with a slope by feature."""
+        return False
+
+    @property
+    def offsets(self) -> bool:
+        """Whether offsets of rows and queries are added to a linear predictor."""
+        return False
+
+    @property
+    def traced(self) -> bool:
+        """Whether the rows of its smoother are those of the value, or of the linear predictor: their trace
+        over the support counts parameters.
+        """
+        return False
+
+    @property
+    def places(self) -> bool:
+        """Whether the last values are a point in the space of the features."""
+        return False
 
     @abstractmethod
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
@@ -41,9 +71,22 @@ class LocalModel(ABC):
             Of `answers.WANTS`.
         """
 
+    def outputs(self, targets: Sequence[str], features: Sequence[str]) -> tuple[str, ...]:
+        """Names of the values [p], given those of targets and features; of codes the classes have names."""
+        return each_target("prediction", targets)
+
+    def parameters(self, features: Sequence[str]) -> tuple[str, ...]:
+        """Names of the coefficients of one value, given those of the features."""
+        return ("value", *features) if self.slopes else ("value",)
+
     def columns(self, k: int, m: int) -> int:
         """Columns of the system that is solved over k neighbors with m features; 0 is none. For its cost."""
         return m if "features" in self.needs else 0
+
+
+def each_target(name: str, targets: Sequence[str]) -> tuple[str, ...]:
+    """A name for what there is of each target: alone as it is, else with the target's."""
+    return (name,) if len(targets) == 1 else tuple(f"{name}_{target}" for target in targets)
 
 
 @dataclass(frozen=True)
@@ -72,6 +115,8 @@ class LinearSmoother(LocalModel):
     for the local mean. So sigma2 = sum_j w_j e_j^2 / freedom is the textbook estimate RSS / (n - m - 1) when
     all weights are equal. It is nan where no freedom is left.
     """
+
+    traced: ClassVar[bool] = True
 
     @abstractmethod
     def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
@@ -179,7 +224,7 @@ class Polynomial(LinearSmoother):
         assert hood.features is not None
         assert hood.query_features is not None
         near = offsets(hood.features, hood.query_features, weights == 0)
-        terms = torch.cat([near[:, :, each].prod(dim=3) for each in self._terms(near.shape[2])], 2)
+        terms = self.terms(near)
         here = terms.new_zeros(terms.shape[0], terms.shape[2])
         if not slopes:
             return Fit(smooth(terms, here, weights, self.ridge))
@@ -189,35 +234,15 @@ class Polynomial(LinearSmoother):
     def columns(self, k: int, m: int) -> int:
         return math.comb(m + self.degree, m) - 1 if self.cross else m * self.degree
 
+    def terms(self, near: Tensor) -> Tensor:
+        """The terms [q, k, t] of features [q, k, m] less those of the query, those of degree 1 first."""
+        return torch.cat([near[:, :, each].prod(dim=3) for each in self._terms(near.shape[2])], 2)
+
     def _terms(self, m: int) -> list[list[tuple[int, ...]]]:
         # for each degree the columns that a term multiplies
         if not self.cross:
             return [[(column,) * degree for column in range(m)] for degree in range(1, self.degree + 1)]
         return [list(combinations_with_replacement(range(m), degree)) for degree in range(1, self.degree + 1)]
-
-
-@dataclass(frozen=True)
-class Vote(LocalModel):
-    """The local mode: the probability of each class is the sum of the weights of its neighbors.
-
-    The label is the argmax, which breaks ties towards the smaller code. Codes of neighbors with a weight must
-    lie in [0, classes).
-    """
-
-    needs: ClassVar[frozenset[str]] = frozenset({"codes"})
-
-    def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
-        assert hood.targets is not None
-        codes = hood.targets[:, :, 0].masked_fill(weights == 0, 0)
-        chances = weights.new_zeros(len(weights), hood.classes).scatter_add_(1, codes, weights)
-        chances.clamp_(max=1.0)  # many weights of one class may add up to an ulp more
-        certain = torch.zeros(len(weights), dtype=torch.int8, device=weights.device)
-        answers = answered(chances, weights, certain, hood, weights, want)
-        if want & {"spread", "coefficients"}:
-            square = weights.square().sum(1, keepdim=True)
-            spread = standard_error(chances * (1 - chances), 1 - square, square)
-            answers = with_errors(answers, chances[:, None], spread[:, None], want)
-        return valued(answers)
 
 
 def penalty(ridge: float) -> float:

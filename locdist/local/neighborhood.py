@@ -15,6 +15,7 @@ from torch import Tensor
 from locdist.errors import UsageError
 
 _LAST = torch.iinfo(torch.int64).max
+_OF_QUERIES = frozenset({"queries", "query_features"})  # whose columns are no neighbors
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,18 @@ class Neighborhood:
     query_features : Tensor [q, m], optional
     row_weights : Tensor [q, k], optional
         Weights of the support rows, >= 0; a row of weight zero is absent.
+    reach : Tensor [q, k], optional
+        Squared distance of each neighbor to its own nearest row of some rank.
+    offsets : Tensor [q, k], optional
+        What is added to the linear predictor of the support rows.
+    query_offsets : Tensor [q], optional
+        The same of the queries.
+    alone : Tensor [q] bool, optional
+        Which queries are rows of the support that are left out.
+    support : Tensor [q] float64, optional
+        Weight of all rows of the support, less a mean one where a row is left out.
+    mass : Tensor [q] float64, optional
+        Logarithm of the sum over the neighbors of the kernel that integrates to one over the key's space.
     """
 
     distances: Tensor
@@ -51,6 +64,12 @@ class Neighborhood:
     features: Tensor | None = None
     query_features: Tensor | None = None
     row_weights: Tensor | None = None
+    reach: Tensor | None = None
+    offsets: Tensor | None = None
+    query_offsets: Tensor | None = None
+    alone: Tensor | None = None
+    support: Tensor | None = None
+    mass: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.distances.ndim != 2 or self.distances.shape != self.ids.shape:
@@ -59,6 +78,11 @@ class Neighborhood:
                 f"{list(self.distances.shape)} and {list(self.ids.shape)}",
                 "Return both from the search with one column for each neighbor.",
             )
+
+    def within(self, rows: int, weight: float) -> Tensor:
+        """`support` in an index of so many rows and of so much weight."""
+        whole = torch.full(self.ids.shape[:1], weight, dtype=torch.float64, device=self.ids.device)
+        return whole if self.alone is None else whole - self.alone * (weight / rows)
 
     @cached_property
     def found(self) -> Tensor:
@@ -82,6 +106,16 @@ class Neighborhood:
         values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
         moved = {name: value.to(device) for name, value in values.items() if isinstance(value, Tensor)}
         return Neighborhood(**(values | moved))
+
+    def first(self, k: int) -> "Neighborhood":
+        """The first k neighbors of each query (of sorted ones the nearest), with everything filled in."""
+        if k == self.ids.shape[1]:
+            return self
+        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        rows = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+        wide = {name: value for name, value in rows.items() if value.ndim > 1 and name not in _OF_QUERIES}
+        cut = {name: value[:, :k] for name, value in wide.items()}
+        return Neighborhood(**(values | cut))
 
     def nearest(self, k: int) -> "Neighborhood":
         """The k nearest of these neighbors, sorted by (distance, id). Gathered rows are not carried along."""

@@ -1,7 +1,8 @@
 """What a method is: a name, the parameters it was chosen with, and the layer they make."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,11 +11,14 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import Answers
-from locdist.local.kernels import Nearest, kernel, spec
+from locdist.local.bandwidths import Nearest, SamplePoint, spec
+from locdist.local.kernels import Product, kernel, kernel_spec
 from locdist.local.layer import Index, Layer
+from locdist.local.loops import QueryLoop
 from locdist.local.models import LocalModel
 
-Bandwidth = float | str | Nearest | Mapping[str, float]
+Bandwidth = float | str | Nearest | SamplePoint | Mapping[str, float]
+KernelChoice = str | Mapping[str, Any]  # a name, or groups of columns with a kernel each
 
 
 class ArrayLike(Protocol):
@@ -38,6 +42,10 @@ class Method:
         later.
     layer : Layer
         The operation.
+    intervals : tuple of (level, multiple), optional
+        For each level the multiple of the spread that holds that share of new targets, as `tune` measured it.
+    loop : QueryLoop, optional
+        How the layer is fed back to itself.
 
     Examples
     --------
@@ -50,10 +58,17 @@ class Method:
     name: str
     parameters: tuple[tuple[str, Any], ...]
     layer: Layer
+    intervals: tuple[tuple[float, float], ...] = ()
+    loop: QueryLoop | None = None
 
     def __post_init__(self) -> None:
         told = tuple((name, plain(value)) for name, value in self.parameters)
         object.__setattr__(self, "parameters", told)
+        intervals = tuple((float(level), float(multiple)) for level, multiple in self.intervals)
+        if not all(0 < level < 1 and 0 <= multiple < math.inf for level, multiple in intervals):
+            remedy = "Each is a share of new targets, and the multiple of the spread that holds it."
+            raise UsageError("intervals as pairs (level, multiple)", repr(self.intervals), remedy)
+        object.__setattr__(self, "intervals", intervals)
 
     def __call__(
         self,
@@ -62,6 +77,7 @@ class Method:
         *,
         features: ArrayLike | Tensor | None = None,
         own: ArrayLike | Tensor | None = None,
+        offsets: ArrayLike | Tensor | None = None,
         want: Iterable[str] = (),
     ) -> Answers:
         """Answers at `queries` [q, d], in memory.
@@ -74,18 +90,37 @@ class Method:
             Where the local model is evaluated; the queries by default.
         own : array [q] of int, optional
             Row of the support that each query is, to be left out.
+        offsets : array [q], optional
+            What is added to the linear predictor of the queries, where the index has offsets.
         want : iterable of {"effective", "spread", "coefficients", "neighbors"}
             What to compute besides values and status.
         """
         asked = _matrix(queries, "queries")
         at = None if features is None else _matrix(features, "features")
         mine = None if own is None else torch.as_tensor(own, dtype=torch.int64)
-        return self.layer(index, asked, at, own=mine, want=frozenset(want))
+        more = None if offsets is None else torch.as_tensor(offsets, dtype=torch.float64)
+        return self.operation(index, asked, at, own=mine, want=frozenset(want), offsets=more)
+
+    def counting(self) -> "Method":
+        """The same method with every row of the support among its own neighbors: then the weights of rows in
+        their own answers are a hat matrix's diagonal, and `transform` tells its trace and what follows from
+        it.
+        """
+        if self.loop is not None:
+            raise UsageError("a method without a loop, to count rows themselves", self.name, "Leave it out.")
+        layer = replace(self.layer, leave_one_out=False)
+        return replace(self, parameters=(*self.parameters, ("own", True)), layer=layer)
+
+    @property
+    def operation(self) -> Layer | QueryLoop:
+        """What is called: the layer, or its loop."""
+        return self.loop or self.layer
 
     @property
     def spec(self) -> dict[str, Any]:
-        """JSON: the name and the parameters; `method(spec)` makes it again."""
-        return {"name": self.name, **dict(self.parameters)}
+        """JSON: the name, the parameters, and intervals if there are any; `method(spec)` makes it again."""
+        more = {"intervals": [list(pair) for pair in self.intervals]} if self.intervals else {}
+        return {"name": self.name, **dict(self.parameters), **more}
 
 
 def plain(value: Any) -> Any:
@@ -95,15 +130,19 @@ def plain(value: Any) -> Any:
 
 def local_method(
     name: str,
-    k: int,
-    kernel_name: str,
+    k: int | None,
+    chosen: KernelChoice,
     bandwidth: Bandwidth | None,
     model: LocalModel,
     parameters: Mapping[str, Any],
 ) -> Method:
-    """A method of k neighbors, a kernel and a model with its `parameters`; leaves a query's own row out."""
-    layer = Layer(k, kernel(kernel_name, bandwidth), model, leave_one_out=True)
-    common = {"k": k, "kernel": kernel_name, "bandwidth": spec(layer.kernel.bandwidth)}
+    """A method of k neighbors (None: all the support), a kernel and a model with its `parameters`; leaves a
+    query's own row out.
+    """
+    layer = Layer(k, kernel(chosen, bandwidth), model, leave_one_out=True)
+    told = chosen if isinstance(chosen, str) else kernel_spec(layer.kernel)
+    own = None if isinstance(layer.kernel, Product) else spec(layer.kernel.bandwidth)
+    common = {"k": k, "kernel": told, "bandwidth": own}
     return Method(name, tuple((common | dict(parameters)).items()), layer)
 
 

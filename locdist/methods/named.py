@@ -9,27 +9,39 @@ from dataclasses import replace
 from typing import Any
 
 from locdist.errors import UsageError, did_you_mean
-from locdist.local.kernels import Nearest, Uniform
+from locdist.local.boosted import Boosted
+from locdist.local.kernels import Product, Uniform, kernel_spec
 from locdist.local.layer import Layer
-from locdist.local.models import Constant, Linear, Polynomial, Vote
+from locdist.local.models import Constant, Linear, LinearSmoother, Polynomial
+from locdist.local.quantile import Vote
 from locdist.methods.covariance import kernel_ridge, local_gp
+from locdist.methods.distribution import kde, local_quantile, local_variance
 from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
-from locdist.methods.method import Bandwidth, Method, Registry, local_method
+from locdist.methods.gwr import gwr
+from locdist.methods.localized import localize_by_name
+from locdist.methods.method import Bandwidth, KernelChoice, Method, Registry, local_method
+from locdist.methods.moving import denoise, hopfield, mean_shift
+from locdist.methods.shape import barycenter, local_pca
 
 
-def local_mean(k: int = 32, kernel: str = "tricube", bandwidth: Bandwidth | None = None) -> Method:
+def local_mean(
+    k: int | None = 32, kernel: KernelChoice = "tricube", bandwidth: Bandwidth | None = None
+) -> Method:
     """The local mean (Nadaraya-Watson): Σ w_j y_j.
 
     Parameters
     ----------
-    k : int
-        Neighbors, at least 1.
-    kernel : str
-        "uniform", "triangular", "epanechnikov", "biweight" ("bisquare"), "tricube", "gaussian", "laplace" or
-        "dot-product".
-    bandwidth : float, "nearest", {"nearest": scale} or Nearest
-        In units of the (scaled) key, or a multiple of the distance to the k-th neighbor. Default: "nearest"
-        (1 for "dot-product").
+    k : int or None
+        Neighbors, at least 1; None sums over all the support, exactly, with a kernel of a bandwidth of its
+        own.
+    kernel : str or mapping
+        "uniform", "triangular", "epanechnikov", "biweight" ("bisquare"), "tricube", "gaussian", "laplace"
+        ("exponential") or "dot-product". {"product": [{"columns": 2, "kernel": "tricube", "bandwidth": 0.5},
+        ...]} multiplies kernels, each of the distance in the next columns of the key.
+    bandwidth : float, "nearest", {"nearest": scale}, {"sample-point": rank}, Nearest or SamplePoint
+        In units of the (scaled) key; a multiple of the distance to the k-th neighbor (with "rank" to an
+        earlier one); or of each row's distance to its own rank-th nearest row. Default: "nearest" (1 for
+        "dot-product").
 
     Returns
     -------
@@ -53,7 +65,9 @@ def knn(k: int = 10) -> Method:
     return Method("knn", (("k", k),), Layer(k, Uniform(), Constant(), leave_one_out=True))
 
 
-def local_vote(k: int = 32, kernel: str = "tricube", bandwidth: Bandwidth | None = None) -> Method:
+def local_vote(
+    k: int | None = 32, kernel: KernelChoice = "tricube", bandwidth: Bandwidth | None = None
+) -> Method:
     """The local mode: the probability of each class is the weight of its neighbors, the label is the class
     with the largest.
 
@@ -75,7 +89,10 @@ def local_vote(k: int = 32, kernel: str = "tricube", bandwidth: Bandwidth | None
 
 
 def local_linear(
-    k: int = 64, kernel: str = "tricube", bandwidth: Bandwidth | None = None, ridge: float = 0.0
+    k: int | None = 64,
+    kernel: KernelChoice = "tricube",
+    bandwidth: Bandwidth | None = None,
+    ridge: float = 0.0,
 ) -> Method:
     """Local linear regression: a weighted least-squares plane around every query, read at the query.
 
@@ -101,8 +118,8 @@ def local_linear(
 
 
 def local_polynomial(
-    k: int = 128,
-    kernel: str = "tricube",
+    k: int | None = 128,
+    kernel: KernelChoice = "tricube",
     bandwidth: Bandwidth | None = None,
     degree: int = 2,
     cross: bool = True,
@@ -134,31 +151,43 @@ def local_polynomial(
     return local_method("local-polynomial", k, kernel, bandwidth, model, more)
 
 
-def gwr(k: int, kernel: str = "bisquare") -> Method:
-    """Geographically weighted regression with an adaptive kernel.
-
-    The local linear model on `features`, weighed by the distance of the `key` (coordinates; declare the
-    dataset with `scaling={"key": "none"}`), with the convention of GWR software: the bandwidth is the
-    distance to the k-th neighbor times 1.0000001, and a site counts among its own neighbors. `transform` adds
-    the diagnostics AICc, ENP and R².
+def boosted(
+    base: str | Mapping[str, Any] | Method = "local-mean",
+    rounds: int = 1,
+    k: int | None = None,
+    kernel: KernelChoice | None = None,
+    bandwidth: Bandwidth | None = None,
+) -> Method:
+    """A linear smoother that smooths what it missed at the neighbors and adds that, again and again: L2
+    boosting; one round is twicing.
 
     Parameters
     ----------
+    base : str, mapping or Method
+        "local-mean", "local-linear", "local-polynomial", "knn" or "barycenter", with their parameters:
+        {name: local-linear, ridge: 0.1}.
+    rounds : int
+        At least 0. Each takes bias away and adds variance; many interpolate the neighbors.
     k : int
-        Neighbors, the site itself counted.
-    kernel : str
-        "bisquare", "gaussian", ...
+        Neighbors, at least 1; by default, as kernel and bandwidth, those of the base.
+    kernel : str or mapping
+        As in `local_mean`.
+    bandwidth
+        As in `local_mean`.
 
     Returns
     -------
     Method
-
-    References
-    ----------
-    Fotheringham, Brunsdon, Charlton, *Geographically Weighted Regression*, Wiley 2002.
     """
-    chosen = local_method("gwr", k, kernel, Nearest(), Linear(), {})
-    return replace(chosen, parameters=chosen.parameters[:2], layer=replace(chosen.layer, leave_one_out=False))
+    given = {"k": k, "kernel": kernel, "bandwidth": bandwidth}
+    changed = {name: value for name, value in given.items() if value is not None}
+    chosen = method(method(base).spec | changed)
+    layer, told = chosen.layer, {"base": chosen.spec, "rounds": rounds}
+    if not isinstance(layer.model, LinearSmoother):
+        raise UsageError("a linear smoother to boost", chosen.name, "'local-mean' and 'local-linear' are.")
+    model = Boosted(layer.model, layer.kernel, rounds)
+    width = None if isinstance(layer.kernel, Product) else layer.kernel.bandwidth
+    return local_method("boosted", layer.k, kernel_spec(layer.kernel), width, model, told)
 
 
 METHODS: Registry = {
@@ -172,6 +201,16 @@ METHODS: Registry = {
     "local-gamma": local_gamma,
     "local-gp": local_gp,
     "kernel-ridge": kernel_ridge,
+    "local-quantile": local_quantile,
+    "local-variance": local_variance,
+    "kde": kde,
+    "local-pca": local_pca,
+    "barycenter": barycenter,
+    "boosted": boosted,
+    "localize": localize_by_name,
+    "mean-shift": mean_shift,
+    "hopfield": hopfield,
+    "denoise": denoise,
     "gwr": gwr,
 }
 
@@ -182,7 +221,8 @@ def method(choice: str | Mapping[str, Any] | Method, parameters: Mapping[str, An
     Parameters
     ----------
     choice : str, mapping or Method
-        "local-linear", or {"name": "local-linear", "k": 64}.
+        "local-linear", or {"name": "local-linear", "k": 64}; with "own": true rows of the support count
+        themselves.
     parameters : mapping, optional
         Parameters besides the name.
 
@@ -199,7 +239,9 @@ def method(choice: str | Mapping[str, Any] | Method, parameters: Mapping[str, An
         raise UsageError("a method, its name or its spec", type(choice).__name__, hint)
     given = dict(choice) if isinstance(choice, Mapping) else {"name": choice}
     given.update(parameters or {})
-    name = given.pop("name", None)
+    given = {key: method(each) if _is_method(each) else each for key, each in given.items()}
+    name, intervals = given.pop("name", None), given.pop("intervals", ())
+    own = given.pop("own", False)
     maker = METHODS[_known(str(name), METHODS, "method")]
     known = inspect.signature(maker).parameters
     for parameter in given:
@@ -213,7 +255,13 @@ def method(choice: str | Mapping[str, Any] | Method, parameters: Mapping[str, An
         raise UsageError(
             f"{name} with {', '.join(required)}", f"only {sorted(given)}", f"Give {required[0]}."
         )
-    return maker(**given)
+    made = maker(**given).counting() if own else maker(**given)
+    return replace(made, intervals=tuple(map(tuple, intervals))) if intervals else made
+
+
+def _is_method(given: object) -> bool:
+    """Whether a parameter is a method itself, told by its spec."""
+    return isinstance(given, Mapping) and "name" in given
 
 
 def _known(name: str, names: Iterable[str], what: str) -> str:

@@ -21,11 +21,13 @@ from pydantic import (
     create_model,
 )
 
-from locdist.local.kernels import KERNELS, parse_bandwidth, spec
+from locdist.jobs.chosen import is_file, read_method
+from locdist.local.bandwidths import parse_bandwidth, spec
+from locdist.local.kernels import KERNELS
 from locdist.methods.method import Method
 from locdist.methods.named import METHODS
 from locdist.methods.named import method as named
-from locdist.pipeline.section import Section
+from locdist.pipeline.section import Section, absolute
 
 TAG = "="  # begins the tags of unions, which pydantic puts into the paths of errors
 _POSITIVE = {"type": "number", "exclusiveMinimum": 0}
@@ -35,21 +37,52 @@ _BANDWIDTH = {
         {"const": "nearest"},
         {
             "type": "object",
-            "properties": {"nearest": _POSITIVE},
+            "properties": {"nearest": _POSITIVE, "rank": {"type": "integer", "minimum": 1}},
             "required": ["nearest"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {"sample-point": {"type": "integer", "minimum": 1}, "scale": _POSITIVE},
+            "required": ["sample-point"],
             "additionalProperties": False,
         },
     ]
 }
+_Bandwidth = Annotated[
+    Any, PlainValidator(lambda given: spec(parse_bandwidth(given))), WithJsonSchema(_BANDWIDTH)
+]
+
+
+class Group(Section):
+    """Columns of the key with a kernel of their own."""
+
+    columns: Annotated[int, Field(ge=1)]
+    """The next so many columns of the key; a category has one for each value."""
+    kernel: str = "tricube"
+    """How the distance in them becomes weight."""
+    bandwidth: _Bandwidth = "nearest"
+    """A distance, or nearest: the largest among the neighbors."""
+
+
+class Groups(Section):
+    """A product of kernels."""
+
+    product: Annotated[tuple[Group, ...], Field(strict=False, min_length=1)]
+    """Groups of columns, one after the other, that make up the key."""
+
+
 # Parameters of which the annotation says less than is known.
 _KINDS: dict[str, Any] = {
     "k": Annotated[int, Field(ge=1)],
-    "kernel": Literal[tuple(KERNELS)],
-    "bandwidth": Annotated[
-        Any, PlainValidator(lambda given: spec(parse_bandwidth(given))), WithJsonSchema(_BANDWIDTH)
-    ],
+    "kernel": Literal[tuple(KERNELS)] | Groups,
+    "bandwidth": _Bandwidth,
     "ridge": Annotated[float, Field(ge=0)],
 }
+_INTERVALS = (
+    "Shares of new targets, each with the multiple of the spread that holds it: what `tune` measured."
+)
+_OWN = "Whether a row of the support counts among its own neighbors, for the diagnostics of a `transform`."
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*)(?: : (.*))?$((?:\n {4}.*)*)", re.MULTILINE)
 _AS_IN = re.compile(r"As in `(\w+)`[.:]")
 _WORDS = re.compile(r"\{(.*)\}")
@@ -71,6 +104,8 @@ def _section(name: str, maker: Callable[..., Method]) -> type[Section]:
         allowed = _KINDS.get(parameter.name, known)
         described = Field(default=default, description=words or f"One of {among[1] if among else kind}.")
         fields[parameter.name] = (allowed if default is not None else allowed | None, described)
+    fields["own"] = (bool | None, Field(default=None, description=_OWN))
+    fields["intervals"] = (list[list[float]] | None, Field(default=None, description=_INTERVALS))
     return create_model(name, __base__=Section, __doc__=_summary(maker), **fields)
 
 
@@ -94,7 +129,12 @@ def _tag(given: Any) -> str | None:
 
 
 def _by_name(given: Any) -> Any:
-    return {"name": given} if isinstance(given, str) else given
+    """A name alone, and a file that holds a method, as the section that they stand for."""
+    named = {"name": given} if isinstance(given, str) else given
+    if not isinstance(named, dict) or not is_file(named.get("name")):
+        return named
+    more = {key: value for key, value in named.items() if key != "name"}
+    return {**read_method(absolute(named["name"])).spec, **more}
 
 
 def _fitting(choice: Section) -> Section:
@@ -105,7 +145,8 @@ def _fitting(choice: Section) -> Section:
 def _or_a_name(schema: dict[str, Any]) -> None:
     """In the schema: the name alone will do, where no parameter has to be given."""
     names = [name for name, maker in METHODS.items() if not _required(maker)]
-    schema["anyOf"] = [{"enum": names}, {"oneOf": schema.pop("oneOf")}]
+    file = {"type": "string", "pattern": r"\.json$"}
+    schema["anyOf"] = [{"enum": names}, file, {"oneOf": schema.pop("oneOf")}]
 
 
 def _required(maker: Callable[..., Method]) -> bool:

@@ -82,7 +82,7 @@ class Inputs:
             "features": tuple(support.features or {}),
             "target": support.target,
         }
-        single = {"weight": support.weight, "id": support.id}
+        single = {"weight": support.weight, "offset": support.offset, "id": support.id}
         named |= {role: (name,) for role, name in single.items() if name is not None}
         for role, columns in named.items() if names is not None else ():
             yield from _missing((*path, role), f"a column of the support as its {role}", columns, names or [])

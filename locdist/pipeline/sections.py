@@ -10,6 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, mode
 from locdist.data.dataset import Roles
 from locdist.data.filesystems import refuse_credentials
 from locdist.errors import UsageError
+from locdist.jobs.chosen import read_map
 from locdist.pipeline.choices import TAG, Choice
 from locdist.pipeline.section import Columns, MaxBad, Memory, Place, Places, Section, Texts
 
@@ -41,12 +42,16 @@ Keep = Annotated[
         "none each row's file and its number in it."
     ),
 ]
+Extra = (
+    Literal["spread", "interval", "effective", "coefficients", "parameters", "listwise"]
+    | Annotated[str, Field(pattern=r"^interval=0?\.\d+$")]
+)
 Extras = Annotated[
-    tuple[Literal["spread", "effective", "coefficients"], ...],
+    tuple[Extra, ...],
     Field(
         strict=False,
         description="More columns: standard error of the prediction, effective number of neighbors, local "
-        "coefficients in the units of the data (the value at the query first).",
+        "coefficients in the units of the data (the value at the query first) as a list, or a column each.",
     ),
 ]
 Explain = Annotated[
@@ -126,14 +131,18 @@ class Support(Section):
     """What is predicted: a column or a list of columns."""
     weight: str | None = None
     """The column that says how much a row counts, 0 or more."""
+    offset: str | None = None
+    """The column that is added to the linear predictor of generalized linear models; queries have it too."""
     id: str | None = None
     """The column that names a row."""
     scaling: Scaling | None = None
     """standard or none, or of each role: {key: none, features: standard}. By default columns of numbers are
     standardized, columns of vectors are not.
     """
-    metric: Literal["l2", "cosine", "ip"] = "l2"
+    metric: Literal["l2", "cosine", "haversine", "ip"] = "l2"
     """How keys are compared."""
+    map: Place | None = None
+    """A file that `locdist tune` wrote: what the key is mapped by."""
     bad_files: Literal["raise", "skip"] = "raise"
     """What happens to a damaged file."""
 
@@ -149,7 +158,10 @@ class Support(Section):
         each = self.scaling.model_dump(exclude_none=True) if isinstance(self.scaling, ScalingOf) else {}
         scaling = tuple(sorted(each.items())) if isinstance(self.scaling, ScalingOf) else self.scaling
         key, features = tuple(self.key.items()), tuple((self.features or {}).items())
-        return Roles(key, features, self.target, self.weight, self.id, self.metric, scaling)
+        mapped = read_map(self.map) if self.map is not None else None
+        return Roles(
+            key, features, self.target, self.weight, self.id, self.metric, scaling, mapped, self.offset
+        )
 
 
 class Index(Section):

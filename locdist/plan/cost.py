@@ -34,6 +34,8 @@ class Constants:
         Components gathered by id a second: 100,000 x 32 x 64 took 0.065 s.
     solve : float
         Multiplications of the local solves a second: dual systems of 32 x 32 to 64 x 64 from 64 features.
+    sums : float
+        Products of terms a second that are summed over all the support: a tile of 32 queries in the cache.
     row : float
         Seconds of a row that is decoded, checked and encoded, and of one that is written.
     read, write : float
@@ -55,6 +57,7 @@ class Constants:
     neighbor: float = 3e-7
     rerank: float = 3.1e9
     solve: float = 6e9
+    sums: float = 2e9
     row: float = 3e-7
     read: float = 3e8
     write: float = 2.5e8
@@ -100,8 +103,8 @@ class Search:
 
 @dataclass(frozen=True)
 class Solve:
-    """What is solved for each query: `k` neighbors, key width `d`, `m` features (0: a mean), `p` targets, and
-    what is `want`ed.
+    """What is solved for each query: `k` neighbors (0: sums over the support), key width `d`, `m` features
+    (0: a mean), `p` targets, and what is `want`ed.
     """
 
     k: int
@@ -156,18 +159,21 @@ def predict_cost(
     """A task that answers `queries` queries, `block` at a time, with `row_bytes` of kept columns for each.
 
     memory = base + resident + block (8 d + 2 row_bytes + 32 k + 2 answer) + tile
-    where 32 are a neighbor found and one re-ranked, and tile = 8 x 256 k (d + m + p)
+    where 32 are a neighbor found and one re-ranked, and tile = 8 x 256 k (d + m + p), or what `_summed` says
     """
     block = min(block, queries)
     each = 8 * solve.d + 2 * row_bytes + PAIR * solve.k + 2 * solve.answer
-    tile = 8 * TILE * solve.k * (solve.d + solve.m + solve.p)
+    tile = 8 * (TILE * solve.k * (solve.d + solve.m + solve.p) if solve.k else _summed(block, solve))
     formula = (
         f"base {constants.base:,} + index {search.resident:,} + block {block:,} x "
         f"(8 d={solve.d} + 2 x {row_bytes} input bytes + {PAIR} x k={solve.k} "
         f"+ 2 x {solve.answer} answer bytes) + tile {tile:,}"
     )
+    if not solve.k:
+        search = Search(search.rows, resident=search.resident)
     work = solve.k * (constants.neighbor + solve.d / constants.rerank)
     work += constants.query + solve.multiplications / constants.solve
+    work += 0 if solve.k else search.rows * (4 + (1 + solve.m) ** 2) / constants.sums
     read, written = 4 * solve.d + row_bytes, solve.answer + row_bytes
     seconds = search.seconds(queries, solve.d, constants) + queries * work
     return Estimate(
@@ -178,6 +184,14 @@ def predict_cost(
         queries * read,
         queries * written,
     )
+
+
+def _summed(block: int, solve: Solve) -> int:
+    """Numbers that are held while all rows are summed: the sums of each query twice, and 64 MiB of keys as
+    stored and as read.
+    """
+    terms = 1 + solve.m
+    return 2 * block * terms * (2 * terms + solve.p) + (32 << 20)
 
 
 def assign_cost(

@@ -9,6 +9,7 @@ asked again with more candidates, in the end with all rows. So the answer is exa
 
 import dataclasses
 import functools
+from collections.abc import Iterator
 from typing import Any
 
 import faiss
@@ -20,11 +21,14 @@ from torch import Tensor
 import locdist.search.forks  # noqa: F401 - what children of this process may do
 from locdist.data.columns import directions
 from locdist.errors import DataError, UsageError
+from locdist.local.moments import Batch
 from locdist.local.neighborhood import Neighborhood, smallest
+from locdist.local.sphere import arcs, points
 from locdist.search.pairs import distances
+from locdist.search.reach import Known, reached
 from locdist.search.rows import Rows
 
-METRICS = ("l2", "cosine", "ip")
+METRICS = ("l2", "cosine", "haversine", "ip")
 _MOST = 0.25  # of a block's rows as candidates: beyond, looking at all of them costs less
 _PAIRS = 1 << 20  # candidates ranked at once
 
@@ -43,7 +47,8 @@ def exact_neighbors(
     k : int
         Neighbors wanted; a support of fewer rows leaves the rest missing (id −1, distance inf).
     metric : str
-        "l2" and "cosine" (squared Euclidean distances), or "ip" (minus the inner product).
+        "l2" and "cosine" (squared Euclidean distances), "haversine" (squared arcs between points of the
+        sphere), or "ip" (minus the inner product).
     center : Tensor [d], optional
         Subtracted before FAISS sees single precision, so that a large common offset costs no digits.
 
@@ -57,7 +62,8 @@ def exact_neighbors(
         ids=torch.full((len(queries), k), -1),
     )
     for first, keys in rows.blocks():
-        found = found.merge(_block_neighbors(keys, first, queries, k, metric, center)).nearest(k)
+        near = _block_neighbors(keys, first, queries, k, metric, center)
+        found = found.merge(near).nearest(k) if first else near
     return dataclasses.replace(found.pad(k), queries=queries)
 
 
@@ -84,7 +90,8 @@ def _block_neighbors(
             else _propose(small_queries[asked], small_keys, width, metric)
         )
         near, ids = _rank(queries[asked], keys, ids, kept, metric)
-        certain = near[:, -1] < horizon - slack[asked]
+        bound = horizon - slack[asked]
+        certain = near[:, -1] < (arcs(bound.clamp(min=0)) if metric == "haversine" else bound)
         certain |= everything  # also where distances overflow
         found.distances[asked[certain]], found.ids[asked[certain]] = (
             near[certain].double(),
@@ -142,8 +149,11 @@ class Exact:
         What a local model is fitted on; the keys by default.
     weights : array [n], optional
         Nonnegative weights of the rows.
-    metric : {"l2", "cosine", "ip"}
-        "ip" goes with the dot-product kernel only.
+    offsets : array [n], optional
+        What is added to the linear predictor of generalized linear models.
+    metric : {"l2", "cosine", "haversine", "ip"}
+        "haversine": keys are longitude and latitude in degrees, distances kilometres on the earth. "ip" goes
+        with the dot-product kernel only.
 
     Examples
     --------
@@ -158,6 +168,7 @@ class Exact:
     features: ArrayLike | Tensor | None = None
     weights: ArrayLike | Tensor | None = None
     metric: str = "l2"
+    offsets: ArrayLike | Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
@@ -174,6 +185,8 @@ class Exact:
     def rows(self) -> Rows:
         """The rows as one shard."""
         keys = matrix(self.keys, "keys")
+        if self.metric == "haversine":
+            keys = self._encoded(torch.from_numpy(keys)).numpy()
         if self.metric == "cosine":
             keys = _unit(keys)
             _require_finite(keys, "keys with a direction (none all zero)")
@@ -184,6 +197,8 @@ class Exact:
             shard["feature"] = matrix(self.features, "features")
         if self.weights is not None:
             shard["weight"] = _nonnegative(matrix(self.weights, "weights").reshape(-1).astype(np.float64))
+        if self.offsets is not None:
+            shard["offset"] = matrix(self.offsets, "offsets").reshape(-1).astype(np.float64)
         return Rows((shard | {"row": np.arange(len(keys))},), classes=len(self.vocabulary))
 
     def _outcomes(self, targets: ArrayLike | Tensor) -> dict[str, NDArray[Any]]:
@@ -215,6 +230,7 @@ class Exact:
 
     def search(self, queries: Tensor, k: int, own: Tensor | None = None) -> Neighborhood:
         """The k nearest rows of `queries` [q, d], without each query's `own` row."""
+        queries = self._encoded(queries)
         if queries.ndim != 2 or queries.shape[1] != self.rows.width:
             raise UsageError(
                 f"queries [q, {self.rows.width}] to match the keys",
@@ -234,9 +250,26 @@ class Exact:
         hood = hood if own is None else hood.without(own).nearest(k)
         return dataclasses.replace(hood, queries=asked, order=torch.arange(len(queries)))
 
+    def batches(self, needs: frozenset[str]) -> Iterator[Batch]:
+        """All rows, with the columns that `needs` names."""
+        return self.rows.batches(needs)
+
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The neighborhood with the columns that `needs` names."""
+        hood = reached(hood, needs, len(self.rows), self._reaches, self._near)
         return self.rows.gather(hood, needs)
+
+    def _encoded(self, places: Tensor) -> Tensor:
+        """Longitudes and latitudes [n, 2] as points; what is no place stays as it is."""
+        places_given = self.metric == "haversine" and places.ndim == 2 and places.shape[1] == 2
+        return points(places) if places_given else places
+
+    def _near(self, ids: Tensor, k: int) -> Neighborhood:
+        return self.search(self.rows.take("key", ids), k, own=ids)
+
+    @functools.cached_property
+    def _reaches(self) -> Known:
+        return {}
 
 
 def _values(array: ArrayLike | Tensor | None) -> NDArray[Any]:

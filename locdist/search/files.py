@@ -19,6 +19,7 @@ from locdist.search.cache import Copy, local_copy
 from locdist.search.intact import verify
 from locdist.search.layout import DAMAGED, LISTS, Layout, read_layout
 from locdist.search.lists import CodeFile, Lists
+from locdist.search.reach import Known
 from locdist.search.rows import Rows
 
 AGAIN = "Delete that copy and run the same again; if it stays so, the index is damaged: build it again."
@@ -64,6 +65,11 @@ class OpenFiles:
         return torch.tensor(self.layout.center, dtype=torch.float64)
 
     @functools.cached_property
+    def reaches(self) -> Known:
+        """Distances of rows to their own nearest rows, as far as they were asked."""
+        return {}
+
+    @functools.cached_property
     def lists(self) -> Lists:
         table = MappedFile.open(self.copy.folder / LISTS).batch
         shard_of, sizes = array(table.column("shard")), array(table.column("rows"))
@@ -105,6 +111,7 @@ def _check_shard(shard: Mapping[str, NDArray[Any]], rows: int, layout: Layout, c
     needed |= {"feature"} if layout.features else set()
     needed |= {"label"} if layout.vocabulary else set()
     needed |= {"weight"} if roles.weight else set()
+    needed |= {"offset"} if roles.offset else set()
     if needed - shard.keys():
         raise ValueError(f"columns {', '.join(shard)} without {', '.join(sorted(needed - shard.keys()))}")
     features = layout.features.width if layout.features else 0
@@ -112,7 +119,7 @@ def _check_shard(shard: Mapping[str, NDArray[Any]], rows: int, layout: Layout, c
     widths |= {"codes": layout.width}
     for name, values in shard.items():
         kind = "i" if name in ("row", "label") else "f"
-        shape = (rows,) if name in ("row", "weight") else (rows, widths[name])
+        shape = (rows,) if name in ("row", "weight", "offset") else (rows, widths[name])
         if values.dtype.kind != kind or values.shape != shape:
             raise ValueError(f"{name!r} of {values.dtype} {list(values.shape)}, not {list(shape)}")
     if "label" in shard and rows and not 0 <= shard["label"].min() <= shard["label"].max() < classes:

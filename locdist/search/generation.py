@@ -13,6 +13,7 @@ Data only: JSON and Arrow, no pickle and no FAISS file. Row ids are positions ov
 import dataclasses
 import functools
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +25,12 @@ from torch import Tensor
 from locdist.data.encoding import Encoding
 from locdist.data.store import Store
 from locdist.errors import UsageError
+from locdist.local.moments import Batch
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.search.exact import exact_neighbors
 from locdist.search.files import OpenFiles, opened
 from locdist.search.layout import Layout, digest, read_layout, read_manifest
+from locdist.search.reach import reached
 from locdist.search.summary import Summary
 
 _TILE = 1024  # queries ranked at once: few shards, few calls
@@ -138,9 +141,20 @@ class Generation:
         """`search` with `nprobe` lists a query."""
         return self.probing(nprobe).search(queries, k, own)
 
+    def batches(self, needs: frozenset[str]) -> Iterator[Batch]:
+        """All rows, with the columns that `needs` names."""
+        return self._files.rows.batches(needs)
+
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The neighborhood with the columns that `needs` names."""
+        hood = reached(hood, needs, self.layout.rows, self._files.reaches, self._near)
         return self._files.rows.gather(hood, needs)
+
+    def _near(self, ids: Tensor, k: int) -> Neighborhood:
+        """The k nearest others of stored rows, in their order."""
+        hood = self.search(self.keys(ids), k, self.sources(ids))
+        assert hood.order is not None
+        return hood.rows(hood.order.argsort())
 
     def keys(self, ids: Tensor) -> Tensor:
         """Encoded keys [n, d] of stored rows `ids` [n]."""

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from locdist.local.sphere import arcs
+
 _NUMBERS = 1 << 19  # gathered at once: 4 MiB of float64, which fit the cache
 
 
@@ -27,14 +29,15 @@ def distances(queries: Tensor, keys: NDArray[Any], ids: Tensor, metric: str) -> 
     ids : Tensor [q, k]
         Rows of `keys`; −1 where missing.
     metric : str
-        "l2" and "cosine": squared Euclidean; "ip": minus the inner product.
+        "l2" and "cosine": squared Euclidean; "haversine": squared arcs between points of the sphere; "ip":
+        minus the inner product.
 
     Returns
     -------
     Tensor [q, k]
         In the precision of the keys; inf where missing.
     """
-    if keys.dtype == np.float32 and metric != "ip":
+    if keys.dtype == np.float32 and metric in ("l2", "cosine"):
         return _scanned(queries, keys, ids)
     found = torch.empty(ids.shape, dtype=torch.float32 if keys.dtype == np.float32 else torch.float64)
     tile = max(1, _NUMBERS // (ids.shape[1] * keys.shape[1]))
@@ -57,4 +60,7 @@ def _scanned(queries: Tensor, keys: NDArray[np.float32], ids: Tensor) -> Tensor:
 def _gathered(queries: Tensor, keys: NDArray[Any], ids: Tensor, metric: str) -> Tensor:
     near = torch.from_numpy(np.take(keys, np.maximum(ids.numpy(), 0), axis=0))
     asked = queries.to(near.dtype).unsqueeze(1)
-    return -(near * asked).sum(-1) if metric == "ip" else near.sub_(asked).square_().sum(-1)
+    if metric == "ip":
+        return -(near * asked).sum(-1)
+    squares = near.sub_(asked).square_().sum(-1)
+    return arcs(squares) if metric == "haversine" else squares

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from locdist.errors import UsageError
+from locdist.local.moments import Batch
 from locdist.local.neighborhood import Neighborhood
 from locdist.search.pairs import distances
 
@@ -34,7 +35,7 @@ class Rows:
     ----------
     shards : tuple of mapping
         Each maps a column (`key` [n, d], `feature` [n, m], `target` [n, p], `label` [n, 1], `weight` [n],
-        `row` [n]) to its values. All shards have the same columns.
+        `offset` [n], `row` [n]) to its values. All shards have the same columns.
     classes : int
         Number of classes that `label` counts, 0 without one.
     """
@@ -49,6 +50,13 @@ class Rows:
     def starts(self) -> NDArray[np.int64]:
         """[shards + 1] id of each shard's first row, then the number of rows."""
         return np.cumsum([0, *(len(shard["row"]) for shard in self.shards)])
+
+    @functools.cached_property
+    def weight(self) -> float:
+        """The sum of the rows' weights."""
+        if "weight" not in self.shards[0]:
+            return float(len(self))
+        return float(sum(np.sum(shard["weight"], dtype=np.float64) for shard in self.shards))
 
     @property
     def width(self) -> int:
@@ -115,13 +123,7 @@ class Rows:
 
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The neighborhood with the columns that a kernel and a model need."""
-        missing = [need for need in needs if need in NEEDS and self._column(need) not in self.shards[0]]
-        if missing:
-            raise UsageError(
-                f"a support with {' and '.join(missing)} for this method",
-                f"a support with {', '.join(sorted(self.shards[0]))}",
-                "Name a target (or a label of few distinct values, for votes) when the dataset is declared.",
-            )
+        self._check(needs)
         found = {need: self.take(self._column(need), hood.ids) for need in needs if need in NEEDS}
         features, asked = found.get("features"), hood.query_features
         if features is not None and asked is not None and features.shape[2] != asked.shape[1]:
@@ -135,16 +137,43 @@ class Rows:
             weights = self.take("weight", hood.ids)
         return dataclasses.replace(
             hood,
+            support=hood.within(len(self), self.weight) if "density" in needs else hood.support,
             keys=found.get("keys", hood.keys),
             features=found.get("features", hood.features),
             targets=hood.targets if targets is None else targets,
             classes=self.classes if "codes" in needs else hood.classes,
             row_weights=weights,
+            offsets=self.take("offset", hood.ids) if "offset" in self.shards[0] else hood.offsets,
         )
+
+    def _check(self, needs: frozenset[str]) -> None:
+        """UsageError unless the rows have the columns that `needs` names."""
+        missing = [need for need in needs if need in NEEDS and self._column(need) not in self.shards[0]]
+        if missing:
+            raise UsageError(
+                f"a support with {' and '.join(missing)} for this method",
+                f"a support with {', '.join(sorted(self.shards[0]))}",
+                "Name a target (or a label of few distinct values, for votes) when the dataset is declared.",
+            )
 
     def _column(self, need: str) -> str:
         column = NEEDS[need]
         return "key" if column == "feature" and "feature" not in self.shards[0] else column
+
+    def batches(self, needs: frozenset[str]) -> Iterator[Batch]:
+        """All rows with the columns that a kernel and a model need, about 64 MiB of keys at a time."""
+        self._check(needs)
+        for start, keys in self.blocks():
+            home = int(self._homes(np.array([start]))[0])
+            first = start - int(self.starts[home])
+            shard = {
+                name: torch.from_numpy(np.array(values[first : first + len(keys)]))
+                for name, values in self.shards[home].items()
+            }
+            targets = shard.get("target") if "targets" in needs else None
+            if "codes" in needs:
+                targets = torch.nn.functional.one_hot(shard["label"][:, 0].long(), self.classes).double()
+            yield Batch(shard["row"].long(), shard["key"], shard.get("feature"), targets, shard.get("weight"))
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """(id of the first row, keys [b, d]) over all shards, about 64 MiB of single precision at a time."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from locdist.local.bandwidths import rank_of
 from locdist.local.neighborhood import Neighborhood, smallest
 
 
@@ -41,14 +42,23 @@ class Brute:
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         rows = hood.ids.clamp(min=0)
         features = self.keys if self.features is None else self.features
+        weights = torch.ones(len(self.keys)) if self.row_weights is None else self.row_weights
         return replace(
             hood,
+            support=hood.within(len(weights), float(weights.sum())) if "density" in needs else hood.support,
             keys=self.keys[rows] if "keys" in needs else hood.keys,
+            reach=self._reach(rank)[rows] if (rank := rank_of(needs)) else hood.reach,
             targets=self.targets[rows] if needs & {"targets", "codes"} else hood.targets,
             classes=self.classes,
             features=features[rows] if "features" in needs else hood.features,
             row_weights=None if self.row_weights is None else self.row_weights[rows],
         )
+
+    def _reach(self, rank: int) -> Tensor:
+        apart = torch.cdist(
+            self.keys.double(), self.keys.double(), compute_mode="donot_use_mm_for_euclid_dist"
+        )
+        return apart.square().kthvalue(rank + 1, 1).values
 
 
 def column(values: object, dtype: torch.dtype = torch.float64) -> Tensor:

@@ -11,17 +11,30 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import WANTS, Answers, Status
+from locdist.local.bandwidths import Nearest, SamplePoint, parse_bandwidth, spec
+from locdist.local.boosted import Boosted
+from locdist.local.density import Density
 from locdist.local.families import Gamma, Poisson
 from locdist.local.glm import GeneralizedLinear, Logistic
-from locdist.local.gp import GaussianProcess, KernelRidge, Likeness
-from locdist.local.kernels import KERNELS, Kernel, Nearest, kernel, parse_bandwidth, spec, weigh
+from locdist.local.gp import GaussianProcess, KernelRidge, Prior
+from locdist.local.kernels import KERNELS, Kernel, Product, kernel, kernel_spec, weigh
 from locdist.local.layer import TILE, Layer
-from locdist.local.models import Constant, Linear, LocalModel, Polynomial, Vote
+from locdist.local.levels import Again, Resampled
+from locdist.local.likeness import Likeness
+from locdist.local.localized import Localized
+from locdist.local.models import Constant, Linear, LocalModel, Polynomial
 from locdist.local.neighborhood import Neighborhood, smallest
+from locdist.local.parametric import Huber
+from locdist.local.quantile import Quantile, Variance, Vote
+from locdist.local.tangent import Barycenter, OfFeatures, Tangent
 from tests.laws.brute import Brute, column
 
 BANDWIDTHS: dict[str, list[object]] = {name: [3.0, "nearest"] for name in KERNELS} | {"dot-product": [2.0]}
-EVERY_KERNEL = [kernel(name, width) for name, widths in BANDWIDTHS.items() for width in widths]
+EVERY_KERNEL = [kernel(name, width) for name, widths in BANDWIDTHS.items() for width in widths] + [
+    kernel("gaussian", {"nearest": 1.0, "rank": 4}),
+    kernel("tricube", {"sample-point": 5, "scale": 3.0}),
+    kernel({"product": [{"columns": 2}, {"columns": 1, "kernel": "gaussian", "bandwidth": 0.8}]}),
+]
 # Each model with the laws that it obeys beside those that all obey. "constants": constant targets are the
 # values, and smoother rows sum to one; "linear": values are linear in the targets.
 LAWS: dict[LocalModel, frozenset[str]] = {
@@ -32,11 +45,27 @@ LAWS: dict[LocalModel, frozenset[str]] = {
     Polynomial(ridge=0.1): frozenset({"constants", "linear"}),
     Polynomial(3, cross=False, ridge=0.1): frozenset({"constants", "linear"}),
     GaussianProcess(): frozenset({"constants", "linear"}),
-    GaussianProcess(Likeness("rbf", (1.0, 2.0, 0.5)), 0.1, "zero", 2.0): frozenset({"linear"}),
+    GaussianProcess(Prior(Likeness("rbf", (1.0, 2.0, 0.5))), 0.1, "zero", 2.0): frozenset({"linear"}),
+    GaussianProcess(Prior(Likeness("mix", 1.0, 0.4, 0.3), 2.0, 0.1), 0.05, 0.25, 1.5, 0.5, True): frozenset(),
     KernelRidge(Likeness("matern52")): frozenset({"linear"}),
     Logistic(): frozenset({"constants"}),
     GeneralizedLinear(Poisson(), 0.1): frozenset({"constants"}),
     GeneralizedLinear(Gamma(), 0.1): frozenset({"constants"}),
+    Quantile(): frozenset({"constants"}),
+    Quantile((0.1, 0.5, 0.9)): frozenset({"constants"}),
+    Variance(): frozenset({"constants"}),
+    Variance(unbiased=True): frozenset({"constants"}),
+    Density(): frozenset(),
+    Density(log=True): frozenset(),
+    Tangent(2): frozenset(),
+    Barycenter(): frozenset({"constants", "linear"}),
+    OfFeatures(Constant()): frozenset(),
+    Localized(ridge=0.1): frozenset({"constants"}),
+    Localized(written=Huber(0.5), ridge=0.1): frozenset({"constants"}),
+    Again(Linear(ridge=0.1), kernel("gaussian", 2.0)): frozenset({"constants", "linear"}),
+    Boosted(Linear(ridge=0.1), kernel("gaussian", 2.0), 2): frozenset({"constants", "linear"}),
+    Again(Vote(), kernel("tricube")): frozenset({"constants"}),
+    Resampled(Linear(ridge=0.1), 20): frozenset({"constants", "linear"}),
 }
 EVERY_MODEL = list(LAWS)
 # every kernel meets every way to use weights; models that solve more than that meet some
@@ -96,15 +125,13 @@ def same(one: Answers, other: Answers, rtol: float = 1e-9) -> None:
 
 def garbage(hood: Neighborhood, count: int) -> dict[str, Tensor]:
     q = len(hood.ids)
-    nan = float("nan")
-    assert hood.targets is not None
-    targets = (
-        torch.full((q, count, hood.targets.shape[2]), -7)
-        if hood.classes
-        else torch.full((q, count, hood.targets.shape[2]), nan)
-    )
-    features = torch.full((q, count, 3), nan, dtype=torch.float64)
-    return {"targets": targets.to(hood.targets.dtype), "features": features, "keys": features}
+    features = torch.full((q, count, 3), float("nan"), dtype=torch.float64)
+    reach = {"reach": torch.full((q, count), float("nan"), dtype=torch.float64)}
+    if hood.targets is None:
+        return {"features": features, "keys": features} | reach
+    targets = torch.full((q, count, hood.targets.shape[2]), -7 if hood.classes else float("nan"))
+    more = {"targets": targets.to(hood.targets.dtype), "features": features, "keys": features}
+    return more | reach
 
 
 WANT = WANTS - {"neighbors"}
@@ -136,7 +163,7 @@ def test_order_of_neighbors_is_irrelevant(kernel: Kernel, model: LocalModel) -> 
     order = torch.randperm(K, generator=torch.Generator().manual_seed(1))
     names = [
         name
-        for name in ("distances", "ids", "keys", "targets", "features")
+        for name in ("distances", "ids", "keys", "targets", "features", "reach")
         if getattr(hood, name) is not None
     ]
     shuffled = replace(hood, **{name: getattr(hood, name)[:, order] for name in names})
@@ -148,7 +175,9 @@ BITS = ("values", "status", "effective", "spread", "coefficients", "errors", "id
 
 def equal(one: Answers, other: Answers) -> None:
     for name in BITS:
-        assert getattr(one, name).nan_to_num().equal(getattr(other, name).nan_to_num()), name
+        ours, theirs = getattr(one, name), getattr(other, name)
+        assert (ours is None) == (theirs is None), name
+        assert ours is None or ours.nan_to_num().equal(theirs.nan_to_num()), name
 
 
 @every_pair
@@ -178,7 +207,10 @@ def test_constants_are_reproduced(kernel: Kernel, model: LocalModel) -> None:
     assert there.any()
     expected = torch.tensor([0.0, 0, 0, 1]) if codes else torch.tensor([4.25, 4.25])
     torch.testing.assert_close(
-        answers.values[there], expected.double().expand(int(there.sum()), -1), rtol=1e-12, atol=1e-12
+        answers.values[there][:, : len(expected)],  # a variance comes behind the means
+        expected.double().expand(int(there.sum()), -1),
+        rtol=1e-12,
+        atol=1e-12,
     )
     assert answers.smoother is not None
     torch.testing.assert_close(
@@ -268,6 +300,8 @@ def test_leave_one_out_goes_by_id(kernel: Kernel, model: LocalModel) -> None:
     assert not (answers.ids[:2] == own[:2, None]).any()
     kept = torch.tensor([i for i in range(60) if i != 35])
     without = replace(index, keys=index.keys[kept], targets=index.targets[kept])
+    if isinstance(kernel.bandwidth, SamplePoint):
+        return  # whose bandwidths belong to the whole support
     same(answers.rows(slice(1)), layer(without, index.keys[own[:1]], want=WANTS))
 
 
@@ -330,7 +364,8 @@ def test_without_and_pad() -> None:
 @every_pair
 def test_no_queries_have_answers_of_the_right_shape(kernel: Kernel, model: LocalModel) -> None:
     answers = Layer(K, kernel, model)(support(kernel, model), asked(5)[:0], want=WANTS)
-    assert answers.values.shape == (0, 4 if "codes" in model.needs else 2)
+    outputs = model.outputs(("a", "b"), ("x", "y", "z"))
+    assert answers.values.shape == (0, 4 if "codes" in model.needs else len(outputs))
     assert answers.status.shape == (0,)
 
 
@@ -343,7 +378,8 @@ def test_choices_are_values(kernel: Kernel, model: LocalModel) -> None:
 
 @pytest.mark.parametrize("each", EVERY_KERNEL, ids=str)
 def test_kernels_are_read_back_from_json(each: Kernel) -> None:
-    assert kernel(each.name, spec(each.bandwidth)) == each
+    again = None if isinstance(each, Product) else spec(each.bandwidth)
+    assert kernel(kernel_spec(each), again) == each
     assert kernel(each) == each
 
 
@@ -380,7 +416,10 @@ def test_parsed_bandwidths() -> None:
     assert parse_bandwidth(5) == parse_bandwidth(5.0) == 5.0
     assert parse_bandwidth("nearest") == Nearest()
     assert parse_bandwidth({"nearest": 2}) == Nearest(2.0)
-    assert spec(Nearest(2.0)) == {"nearest": 2.0}
+    assert parse_bandwidth({"nearest": 2, "rank": 3}) == Nearest(2.0, 3)
+    assert parse_bandwidth({"sample-point": 3}) == SamplePoint(3)
+    for width in (Nearest(2.0), Nearest(2.0, 3), SamplePoint(3, 0.5)):
+        assert parse_bandwidth(spec(width)) == width
 
 
 def test_weights_of_nobody_are_zero() -> None:

@@ -13,7 +13,8 @@ from torch import Tensor
 from locdist.local.answers import WANTS, Answers, Status
 from locdist.local.kernels import Nearest, kernel
 from locdist.local.layer import Layer
-from locdist.local.models import Constant, Linear, LocalModel, Vote
+from locdist.local.models import Constant, Linear, LocalModel
+from locdist.local.quantile import Vote
 from locdist.local.solve import design, solve
 from tests.laws.brute import Brute, column
 

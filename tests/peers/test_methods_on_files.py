@@ -33,24 +33,34 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> ld.Generation:
     return ld.build_index(support, folder / "index")
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name in METHODS if method(name, {"k": 60}).layer.kernel.absolute])
 def test_files_and_memory_agree(name: str, index: ld.Generation) -> None:
     chosen = method(name, {"k": 60})
-    extras = ["spread", "coefficients"]
+    model = chosen.layer.model
+    extras = sorted(model.tells & {"spread", "coefficients"})
+    extras += ["parameters"] if "coefficients" in extras else []
     found = ld.predict(chosen, index, table(Q), extras=extras, explain=2)
-    answers = chosen(ld.Exact(X / SCALE, Y), Q / SCALE, want=WANTS)
+    center = X.mean(axis=0)
+    answers = chosen(ld.Exact((X - center) / SCALE, Y), (Q - center) / SCALE, want=WANTS)
     assert found["status"].to_pylist() == [ld.Status(each).name.lower() for each in answers.status.tolist()]
-    votes = "codes" in chosen.layer.needs
-    names = [f"probability_{label}" for label in range(1, 5)] if votes else ["prediction"]
-    close(np.column_stack([found[each] for each in names]), answers.values)
-    spreads = [f"spread_{label}" for label in range(1, 5)] if votes else ["spread"]
-    close(np.column_stack([found[each] for each in spreads]), answers.spread)
-    slopes = answers.coefficients.numpy().copy()
-    if chosen.layer.model.slopes:
-        slopes[:, 1:] /= SCALE[:, None]  # in the user's units
-    column = found["coefficients_1" if votes else "coefficients"]
-    close(np.array(column.to_pylist(), dtype=float), slopes[:, :, 0])
     assert {len(each) for each in found["neighbors"].to_pylist()} == {2}
+    votes = "codes" in model.needs
+    names = [f"_{label}" for label in range(1, 5)] if votes else [""]
+    outputs = model.outputs(("count",), ("east", "north"))
+    outputs = [f"probability{each}" for each in names] if votes else outputs
+    values = answers.values.numpy().copy()
+    if model.places:
+        values[:, -2:] = values[:, -2:] * SCALE + center
+    close(np.column_stack([found[each] for each in outputs]), values)
+    if "spread" in extras:
+        close(np.column_stack([found[f"spread{each}"] for each in names]), answers.spread)
+    if "coefficients" in extras:
+        own = answers.coefficients.numpy().copy()
+        if model.slopes:
+            own[:, 1:] /= SCALE[:, None]  # in the user's units
+        close(np.array(found[f"coefficients{names[0]}"].to_pylist(), dtype=float), own[:, :, 0])
+        flat = [f"parameter_{each}{names[0]}" for each in model.parameters(("east", "north"))]
+        close(np.column_stack([found[each] for each in flat]), own[:, :, 0])
 
 
 def close(ours: np.ndarray, theirs: object) -> None:

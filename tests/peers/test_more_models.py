@@ -14,9 +14,10 @@ from sklearn.preprocessing import PolynomialFeatures
 import locdist as ld
 from locdist.errors import UsageError
 from locdist.local.answers import WANTS, Answers, Status
-from locdist.local.gp import GaussianProcess, KernelRidge, Likeness
+from locdist.local.gp import GaussianProcess, KernelRidge
 from locdist.local.kernels import kernel
 from locdist.local.layer import Layer
+from locdist.local.likeness import Likeness
 from locdist.local.models import Linear, Polynomial
 from locdist.methods.method import Method
 from locdist.methods.named import METHODS, method

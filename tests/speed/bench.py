@@ -25,7 +25,7 @@ from tests.speed.inputs import Sizes, write
 from tests.speed.rows import ROWS, Bench, Row, measured
 
 CORES = 2  # the table is stated for two
-LIBRARIES = ("torch", "faiss-cpu", "numpy", "pyarrow", "scikit-learn")
+LIBRARIES = ("torch", "faiss-cpu", "numpy", "pyarrow", "scikit-learn", "muygpys")
 HEAD = ("work", "ours", "against", "theirs", "ratio", "reach")
 
 

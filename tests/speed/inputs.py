@@ -41,6 +41,8 @@ class Sizes:
         Tasks on each executor of the rows about clusters, and the queries of each.
     planned : tuple of int
         Rows of the small jobs whose time is predicted.
+    kriging : int
+        Queries of the rows about Gaussian processes.
     codes : str, optional
         Of the index; locdist chooses by default.
     """
@@ -56,6 +58,7 @@ class Sizes:
     long_tasks: int = 100
     long_rows: int = 25_000
     planned: tuple[int, ...] = (300, 20_000, 200_000)
+    kriging: int = 100_000
     codes: str | None = None
 
 

@@ -18,6 +18,7 @@ from locdist.search.generation import Generation
 from tests.speed.clusters import Pace, pace
 from tests.speed.inputs import KEY, TARGET, Inputs, Matrix, read
 from tests.speed.jobs import Job, Watch, empty_tasks, long_tasks, milliseconds_a_task, tiny_tasks
+from tests.speed.kriging import times as kriging
 from tests.speed.outlook import outcomes
 from tests.speed.peers import Faiss, Sklearn
 from tests.speed.timing import Time, interleaved, timed
@@ -239,6 +240,16 @@ def plan_row(bench: Bench, times: Times) -> Row:
     )  # fmt: skip
 
 
+def kriging_row(bench: Bench, times: Times, d: int) -> Row:
+    count = bench.inputs.sizes.kriging
+    ours, theirs = kriging(d, count, bench.workers)
+    faster = theirs.wall / ours.wall
+    return Row(
+        f"local-gp, k=50, d={d}, {count:,} queries", ours.told, "MuyGPyS, the same neighbors", theirs.told,
+        f"{faster:.1f} x faster", ">= 3 x faster", faster >= 3, _figures(ours, theirs) | {"faster": faster},
+    )  # fmt: skip
+
+
 ROWS: dict[str, tuple[tuple[str, ...], Callable[[Bench, Times], Row]]] = {
     "mean": (("mean", "search", "slices"), mean_row),
     "linear": (("mean", "linear"), linear_row),
@@ -246,6 +257,8 @@ ROWS: dict[str, tuple[tuple[str, ...], Callable[[Bench, Times], Row]]] = {
     "memory": ((), memory_row),
     "overhead": ((), overhead_row),
     "plan": ((), plan_row),
+    "kriging 2": ((), functools.partial(kriging_row, d=2)),
+    "kriging 8": ((), functools.partial(kriging_row, d=8)),
     "ray": ((), functools.partial(cluster_row, name="ray")),
     "dask": ((), functools.partial(cluster_row, name="dask")),
 }

@@ -8,12 +8,13 @@ from sklearn.neighbors import KNeighborsRegressor
 
 from tests.speed.bench import conditions, figures, run, table
 from tests.speed.inputs import Sizes, read
+from tests.speed.kriging import World
 from tests.speed.peers import agreement, tricube
 from tests.speed.rows import ROWS
 
 TINY = Sizes(
     support=8_000, queries=800, width=16, intrinsic=4, k=10, many=2, peer_queries=100, tasks=12,
-    long_tasks=12, long_rows=300, planned=(300,), codes="fp16",
+    long_tasks=12, long_rows=300, planned=(300,), kriging=300, codes="fp16",
 )  # fmt: skip
 
 pytestmark = pytest.mark.slow
@@ -55,6 +56,12 @@ def test_faiss_searches_the_lists_of_the_generation(result):
     ours = bench.index.probing(bench.mean[1].nprobe).search(bench_queries(bench), TINY.k)
     same = [len(set(one) & set(other)) for one, other in zip(found, ours.ids.tolist(), strict=True)]
     assert np.mean(same) >= 0.99 * TINY.k
+
+
+def test_a_gaussian_process_on_the_same_neighbors_is_that_of_muygpys():
+    world = World.random(3, 300)
+    for ours, theirs in zip(world.ours(2), world.theirs(), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
 
 
 def bench_queries(bench):

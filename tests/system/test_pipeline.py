@@ -352,7 +352,8 @@ def test_a_change(here, change, path, value):
 def test_changes_come_one_after_the_other(here):
     names = ["steps.predict.name=first", "steps.evaluate.step=first"]
     changed = nightly(*names, "steps.first.method=gwr", "steps.first.method.k=9")
-    assert changed.file.steps[0].content.method.model_dump() == {"name": "gwr", "k": 9, "kernel": "bisquare"}
+    told = {"name": "gwr", "k": 9, "kernel": "bisquare", "family": "gaussian", "bandwidth": None}
+    assert changed.file.steps[0].content.method.model_dump() == told
 
 
 @pytest.mark.parametrize("change, said", [

@@ -29,6 +29,7 @@ from locdist.jobs.asking.tally import Counted, Tally, added, merged
 from locdist.jobs.asking.tuning import AUDITED, PLAN, TUNED, Tuned, tuning
 from locdist.jobs.request import (
     check_recall,
+    check_told,
     column_bytes,
     inputs,
     is_number,
@@ -224,6 +225,7 @@ class Request:
         """The manifest of its output folder."""
         asked = {**self.choices, "k": self.k, "recall": self.recall, "limit": limit}
         pinned = {name: plain(value) for name, value in asked.items()}
+        check_told(pinned)
         return Manifest(self.kind, pinned, snapshot(self.source), versions())
 
 

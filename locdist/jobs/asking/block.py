@@ -23,6 +23,7 @@ class Block:
     features: Tensor | None  # [q, m]
     bad: Tensor  # [q] bool
     rejected: tuple[Rejected, ...]
+    offsets: Tensor | None = None  # [q]
     device: str = "cpu"  # where models are solved
 
     @property

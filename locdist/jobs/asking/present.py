@@ -3,6 +3,7 @@ them.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +14,13 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.jobs.asking.block import STATUS, statuses
+from locdist.jobs.asking.intervals import bounds, fields, is_interval, reaches
 from locdist.local.answers import Answers
+from locdist.local.models import LocalModel
 from locdist.search.generation import Generation
 
 WIDE = 20  # classes beyond which probabilities are one list column
-EXTRAS = ("spread", "effective", "coefficients")
+EXTRAS = ("spread", "effective", "coefficients", "parameters")
 
 
 @dataclass(frozen=True)
@@ -26,73 +29,147 @@ class Presentation:
 
     Parameters
     ----------
-    targets : tuple of str
+    outputs : tuple of str
+        Names of the values; not used where they are probabilities of classes.
     classes : pa.Array or None
         The vocabulary when the answers are probabilities.
-    extras : tuple of {"spread", "effective", "coefficients"}
+    extras : tuple of {"spread", "effective", "coefficients", "parameters"}
+        Parameters are the coefficients, each in a column of its own. Also "interval" and "interval=LEVEL".
     explain : int
         Neighbors listed for each query, 0 for none.
     id_type : pa.DataType
         Of the neighbors' ids.
+    parameters : tuple of str
+        Names of the coefficients of one value.
+    slopes : bool
+        Whether those after the first are slopes by feature, told in the user's units.
+    averages : bool
+        Whether neighbors contribute their targets, and not only their weights.
+    places : bool
+        Whether the last values are a point in the space of the features, told in the user's units.
+    intervals : tuple of (level, multiple)
+        Of the method: the multiple of the spread that holds a share of new targets.
     """
 
-    targets: tuple[str, ...]
+    outputs: tuple[str, ...]
     classes: pa.Array | None
     extras: tuple[str, ...]
     explain: int
     id_type: pa.DataType = field(default_factory=pa.int64)
+    parameters: tuple[str, ...] = ("value",)
+    slopes: bool = False
+    averages: bool = True
+    places: bool = False
+    intervals: tuple[tuple[float, float], ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.extras:
-            if name not in EXTRAS:
-                raise UsageError(f"extras among {', '.join(EXTRAS)}", repr(name), "Correct the name.")
+            if name not in EXTRAS and not is_interval(name):
+                known = ", ".join((*EXTRAS, "interval"))
+                raise UsageError(f"extras among {known}", repr(name), "Correct the name.")
+        reaches(self.extras, () if self.classes is not None else self.intervals)
         if self.explain < 0:
             raise UsageError(
                 "explain, the neighbors listed for each query, of 0 or more", str(self.explain), "Use 5, say."
             )
 
+    @staticmethod
+    def of(
+        model: LocalModel,
+        targets: Sequence[str],
+        features: Sequence[str],
+        points: Sequence[str],
+        classes: pa.Array | None,
+        extras: Sequence[str],
+        explain: int,
+        id_type: pa.DataType,
+        intervals: tuple[tuple[float, float], ...] = (),
+    ) -> "Presentation":
+        """The columns of a model's answers, by what it says of them, given the names of targets, of features
+        and of the columns of their matrix; UsageError for extras that it does not tell.
+        """
+        shown = Presentation(
+            outputs=model.outputs(targets, points), classes=classes, extras=tuple(extras),
+            explain=explain, id_type=id_type, parameters=model.parameters(features), slopes=model.slopes,
+            averages="targets" in model.needs, places=model.places, intervals=intervals,
+        )  # fmt: skip
+        missing = sorted(shown.want - model.tells)
+        if missing:
+            told = f"extras that {type(model).__name__} has ({', '.join(sorted(model.tells)) or 'none'})"
+            raise UsageError(told, ", ".join(missing), "Leave these out.")
+        return shown
+
     @property
     def want(self) -> frozenset[str]:
         """What a layer has to compute."""
-        return frozenset(self.extras) | ({"neighbors"} if self.explain else frozenset())
+        other = {"parameters": "coefficients"} | dict.fromkeys(filter(is_interval, self.extras), "spread")
+        asked = {other.get(name, name) for name in self.extras}
+        return frozenset(asked) | ({"neighbors"} if self.explain else frozenset())
 
     def schema(self) -> pa.Schema:
         """Fields in the order of `table`."""
+        number = pa.float64()
         if self.classes is None:
-            fields = [pa.field(name, pa.float64()) for name in self._named("prediction")]
+            told = [pa.field(name, number) for name in self.outputs]
         else:
-            fields = [pa.field("label", self.classes.type), *_chances(self.classes.to_pylist())]
-        fields.append(pa.field("status", STATUS))
+            told = [pa.field("label", self.classes.type), *_chances(self.classes.to_pylist())]
+        told.append(pa.field("status", STATUS))
         if "spread" in self.extras:
-            fields += [pa.field(name, pa.float64()) for name in self._named("spread", probabilities=True)]
+            told += [pa.field(f"spread{each}", number) for each in self._endings]
+        told += fields(self._reaches, self._endings)
         if "effective" in self.extras:
-            fields.append(pa.field("effective", pa.float64()))
+            told.append(pa.field("effective", number))
         if "coefficients" in self.extras:
-            fields += [
-                pa.field(name, pa.list_(pa.float64()))
-                for name in self._named("coefficients", probabilities=True)
-            ]
+            told += [pa.field(f"coefficients{each}", pa.list_(number)) for each in self._endings]
+        if "parameters" in self.extras:
+            names = [f"parameter_{name}{each}" for each in self._endings for name in self.parameters]
+            told += [pa.field(name, number) for name in names]
         if self.explain:
-            fields.append(pa.field("neighbors", self._neighbor_type))
-        return pa.schema(fields)
+            told.append(pa.field("neighbors", self._neighbor_type))
+        return pa.schema(told)
 
     def table(self, answers: Answers, index: Generation) -> pa.Table:
         """The columns of `schema` for answers [q]."""
-        columns = [*self._values(answers.values), statuses(answers.status)]
+        columns = [*self._values(self._placed(answers.values, index)), statuses(answers.status)]
         if answers.spread is not None and "spread" in self.extras:
             columns += [nullable(column) for column in answers.spread.T]
+        if answers.spread is not None:
+            columns += map(nullable, bounds(self._reaches, answers.values, answers.spread))
         if "effective" in self.extras and answers.effective is not None:
             columns.append(nullable(answers.effective))
         if answers.coefficients is not None:
-            columns += self._coefficients(answers.coefficients, index)
+            columns += self._coefficients(self.own_units(answers.coefficients, index))
         if self.explain:
             columns.append(self._neighbors(answers, index))
         return pa.Table.from_arrays(columns, schema=self.schema())
 
-    def _named(self, stem: str, probabilities: bool = False) -> list[str]:
-        if self.classes is not None and probabilities:
-            return [f"{stem}_{value}" for value in self.classes.to_pylist()]
-        return [stem] if len(self.targets) == 1 else [f"{stem}_{target}" for target in self.targets]
+    def own_units(self, coefficients: Tensor, index: Generation, errors: bool = False) -> Tensor:
+        """Coefficients, or their errors, [q, c, p] in the user's units."""
+        if not self.slopes:
+            return coefficients
+        return torch.from_numpy((index.features or index.key).unscale(coefficients.numpy(), errors))
+
+    def _placed(self, values: Tensor, index: Generation) -> Tensor:
+        if not self.places:
+            return values
+        encoding = index.features or index.key
+        first = values.shape[1] - encoding.width
+        points = torch.from_numpy(encoding.restore(values[:, first:].numpy()))
+        return torch.cat([values[:, :first], points], 1)
+
+    @property
+    def _reaches(self) -> list[tuple[str, float]]:
+        return reaches(self.extras, self.intervals)
+
+    @property
+    def _endings(self) -> list[str]:
+        """What is added to the name of something that there is of each value."""
+        if self.classes is not None:
+            return [f"_{value}" for value in self.classes.to_pylist()]
+        return [
+            name.removeprefix("prediction") if name.startswith("prediction") else f"_{name}"
+            for name in self.outputs
+        ]
 
     def _values(self, values: Tensor) -> list[pa.Array]:
         if self.classes is None:
@@ -103,14 +180,13 @@ class Presentation:
             return [self.classes.take(best), *(nullable(column) for column in values.T)]
         return [self.classes.take(best), lists(values, ~known)]
 
-    def _coefficients(self, coefficients: Tensor, index: Generation) -> list[pa.Array]:
-        own = coefficients
-        if coefficients.shape[1] > 1:  # a mean and a vote have no slopes
-            encoding = index.features or index.key
-            own = torch.from_numpy(np.asarray(encoding.unscale(coefficients.numpy())))
-        return [
-            lists(own[:, :, target], own[:, :, target].isnan().all(dim=1)) for target in range(own.shape[2])
-        ]
+    def _coefficients(self, own: Tensor) -> list[pa.Array]:
+        values = own.unbind(2)
+        listed = [lists(each, each.isnan().all(dim=1)) for each in values]
+        flat = [nullable(column) for each in values for column in each.T]
+        return (listed if "coefficients" in self.extras else []) + (
+            flat if "parameters" in self.extras else []
+        )
 
     @property
     def _neighbor_type(self) -> pa.DataType:
@@ -124,11 +200,11 @@ class Presentation:
 
     def _neighbors(self, answers: Answers, index: Generation) -> pa.Array:
         """For each query its nearest neighbors: id, true distance, weight, and what each adds to the (first)
-        prediction.
+        prediction; of models without targets its row of the smoother.
         """
         parts = (answers.ids, answers.distances, answers.weights, answers.smoother)
         ids, distances, weights, smoother = (part[:, : self.explain] for part in parts if part is not None)
-        shares = smoother if self.classes is not None else smoother * index.outcomes(ids)
+        shares = smoother * index.outcomes(ids) if self.averages else smoother
         return _structs(index, ids, distances, {"weight": weights, "contribution": shares})
 
 

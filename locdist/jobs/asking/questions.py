@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from locdist.data.columns import NULL, REASONS
+from locdist.data.columns import NULL, REASONS, inspect_numbers
 from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
 from locdist.data.moments import Moments
 from locdist.data.source import Source
@@ -55,8 +55,8 @@ def check_kept(keep: Sequence[str], answers: pa.Schema) -> None:
 
 
 def block_rows(k: int) -> int:
-    """Queries of k neighbors that are searched together."""
-    return max(1, min(BLOCK_ROWS, BLOCK_PAIRS // k))
+    """Queries of k neighbors that are searched together; with 0 all rows are summed, in one pass for each."""
+    return max(1, min(BLOCK_ROWS, BLOCK_PAIRS // k)) if k else BLOCK_ROWS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,7 +130,7 @@ class Ask(ABC):
         needed = [
             column.name for encoding in encodings if encoding is not None for column in encoding.columns
         ]
-        return list(dict.fromkeys([*needed, *self.keep, *self.extra_columns]))
+        return list(dict.fromkeys([*needed, *self._offset, *self.keep, *self.extra_columns]))
 
     def tables(self, start: int, stop: int, device: str = "cpu") -> Iterator[tuple[pa.Table, "Tally"]]:
         """Output rows [start, stop), a block at a time, with what is counted."""
@@ -151,10 +151,27 @@ class Ask(ABC):
         keys, bad, rejected = self.index.key.encode(table)
         features, spoiled = _features(self.index.features, table)
         rejected = [*rejected, *spoiled, *self._nameless(table)]
+        offsets, lost = self._offsets(table)
+        rejected += lost
         for found in rejected:
             bad[found.rows] |= found.reason != UNSEEN_CATEGORY
         at = None if features is None else torch.from_numpy(features)
-        return Block(table, first, torch.from_numpy(keys), at, torch.from_numpy(bad), tuple(rejected))
+        asked, wrong = torch.from_numpy(keys), torch.from_numpy(bad)
+        return Block(table, first, asked, at, wrong, tuple(rejected), offsets)
+
+    @property
+    def _offset(self) -> tuple[str, ...]:
+        """The column of the offset, if there is one."""
+        return () if (name := self.index.layout.roles.offset) is None else (name,)
+
+    def _offsets(self, table: pa.Table) -> tuple[torch.Tensor | None, list[Rejected]]:
+        """Offsets of the queries [q], 0 where they are bad, and why."""
+        for name in self._offset:
+            values, reasons = inspect_numbers(table.column(name))
+            found = np.unique(reasons[reasons != 0]).tolist()
+            lost = [Rejected(name, REASONS[each], np.flatnonzero(reasons == each)) for each in found]
+            return torch.from_numpy(np.where(reasons == 0, values, 0.0)), lost
+        return None, []
 
     def _nameless(self, table: pa.Table) -> list[Rejected]:
         """Rows whose answer nobody could join to them: those without the id that is kept of them."""

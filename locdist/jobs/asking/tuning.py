@@ -49,7 +49,7 @@ class Tuned:
 def tuning(question: Ask, k: int, target: float, rows: int) -> Tuned:
     """Probes that reach the recall target on a sample of the queries, and their recall audited on another."""
     index = question.index
-    if index.exact or not rows:
+    if index.exact or not rows or not k:
         return Tuned()
     queries, own = _sample(question, rows, TUNED + AUDITED)
     return tuned(index, queries, k, own, target)
@@ -59,7 +59,7 @@ def tuning_of_support(index: Generation, k: int, target: float) -> Tuned:
     """What `tuning` says when nobody has seen the queries: the support's own rows, each without itself, stand
     for them.
     """
-    if index.exact:
+    if index.exact or not k:
         return Tuned()
     rows = index.layout.rows
     chosen = np.random.default_rng(0).choice(rows, min(rows, TUNED + AUDITED), replace=False)

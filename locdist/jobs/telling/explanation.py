@@ -20,8 +20,8 @@ class Neighbor:
         True distance in the scaled key; normalized weight.
     contribution : float
         What it adds to the (first) prediction; for classes its share in the probability of its own.
-    target : float or str
-        Its own (first) target.
+    target : float, str or None
+        Its own (first) target, if rows have any.
     """
 
     id: Any
@@ -104,12 +104,12 @@ class Explanation:
     def _predictions(self) -> list[tuple[str, str, str]]:
         spreads = list(self.spread.values())
         places = range(len(self.prediction))
-        first = len(self.prediction) - len(spreads)  # a label has no spread, its probabilities have
+        first = len(self.prediction) - len(spreads)  # a label has no spread; of some models nobody has
         told = [
             (name, number(value), number(spreads[place - first]) if place >= first else "")
             for place, (name, value) in zip(places, self.prediction.items(), strict=True)
         ]
-        return self._most_probable(told) if first and len(told) > 1 + MANY else told
+        return self._most_probable(told) if "label" in self.prediction and len(told) > 1 + MANY else told
 
     def _most_probable(self, told: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
         """The label and a few of many classes."""

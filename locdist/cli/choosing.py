@@ -1,0 +1,137 @@
+"""`select`: which method, and which parameters."""
+
+from typing import Annotated, Any
+
+import typer
+
+from locdist.cli import options as opt
+from locdist.cli.frame import command, show
+from locdist.errors import UsageError
+
+_TRIED = "Values to try"
+
+
+def _values(name: str, help: str, short: tuple[str, ...] = (), metavar: str = "V,V,...|LOW..HIGH") -> Any:
+    return typer.Option(*short, name, help=help, rich_help_panel=_TRIED, metavar=metavar)
+
+
+Methods = Annotated[list[str], _values("--method", "Methods to choose among.", ("-m",), "NAME,...")]
+Ks = Annotated[str | None, _values("--k", "Neighbors; 8 to 256 by factors of 2 without any values.", ("-k",))]
+Kernels = Annotated[list[str] | None, _values("--kernel", "Kernels.", metavar="NAME,...")]
+Bandwidths = Annotated[str | None, _values("--bandwidth", "Distances, nearest, or nearest:1.5.")]
+Ridges = Annotated[str | None, _values("--ridge", "Penalties of local slopes.")]
+Params = Annotated[
+    list[str] | None, _values("--param", "Values of any other parameter.", metavar="NAME=V,V,...")
+]
+Criterion = Annotated[
+    str,
+    typer.Option("--criterion", help="loo, log-likelihood, aicc, aic, bic or gcv.", rich_help_panel=_TRIED),
+]
+SampleSize = Annotated[
+    int, typer.Option("--sample", help="Rows of the support that are asked.", rich_help_panel=_TRIED)
+]
+Simplest = Annotated[
+    bool,
+    typer.Option(
+        "--simplest", help="Choose the smoothest setting within one standard error of the best.",
+        rich_help_panel=_TRIED,
+    ),
+]  # fmt: skip
+Written = Annotated[
+    str | None,
+    typer.Option("--out", "-o", help="A file for the method, which --method reads.", metavar="FILE.json"),
+]
+Plotted = Annotated[
+    str | None, typer.Option("--plot", help="A picture of the criterion.", metavar="FILE.svg")
+]
+Keys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key", help="As in index; without a key SUPPORT is an index.", rich_help_panel="Support",
+        metavar="NAME[:X]",
+    ),
+]  # fmt: skip
+
+
+@command
+def select(
+    support: opt.SupportPath,
+    method: Methods,
+    key: Keys = None,
+    features: opt.Features = None,
+    target: opt.Target = None,
+    weight: opt.Weight = None,
+    offset: opt.Offset = None,
+    map: opt.Map = None,
+    scaling: opt.Scaling = None,
+    metric: opt.Metric = "l2",
+    bad: opt.Bad = "raise",
+    k: Ks = None,
+    kernel: Kernels = None,
+    bandwidth: Bandwidths = None,
+    ridge: Ridges = None,
+    param: Params = None,
+    criterion: Criterion = "loo",
+    sample: SampleSize = 2000,
+    seed: opt.Seed = 0,
+    simplest: Simplest = False,
+    out: Written = None,
+    plot: Plotted = None,
+    json: opt.Json = False,
+) -> None:
+    """Choose a method by how well it answers rows of the support from the others.
+
+    Searches once, with the largest k. LOW..HIGH in the place of values is searched by golden section.
+
+    \b
+    locdist select data/train/ --key lon,lat --target price
+        -m local-linear,local-mean --k 16,32,64,128 --kernel tricube,gaussian
+    locdist select index/ -m local-linear --k 8..512 --out chosen.json
+    locdist predict index/ data/new/ --method chosen.json --out pred/
+    """
+    from locdist.cli.commands import _dataset
+    from locdist.jobs.select import select
+
+    roles = (features, target, None, weight, scaling, metric, map, offset)
+    rows = _dataset(support, key, *roles) if key else support
+    found = select(
+        opt.names(method), rows, grid=_grid(k, kernel, bandwidth, ridge, param), criterion=criterion,
+        sample=sample, seed=seed, bad=bad,
+    )  # fmt: skip
+    if out is not None:
+        found.write(out, simplest)
+    if plot is not None:
+        found.plot(plot)
+    show(found, json)
+
+
+def _grid(
+    k: str | None,
+    kernel: list[str] | None,
+    bandwidth: str | None,
+    ridge: str | None,
+    param: list[str] | None,
+) -> dict[str, Any] | None:
+    """Values by parameter; None when none are given."""
+    given: dict[str, Any] = {name: _tried(text) for name, text in (("k", k), ("ridge", ridge)) if text}
+    if kernel:
+        given["kernel"] = opt.names(kernel)
+    if bandwidth:
+        given["bandwidth"] = _tried(bandwidth, opt.bandwidth)
+    for pair in param or ():
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise UsageError("a parameter as NAME=V,V,...", repr(pair), "Write --param degree=1,2.")
+        given[name] = _tried(text)
+    return given or None
+
+
+def _tried(text: str, read: Any = None) -> Any:
+    """Values with commas between them, or a range."""
+    from locdist.jobs.grid import Between
+
+    low, dots, high = text.partition("..")
+    if dots:
+        ends = [opt.value_of(low), opt.value_of(high)]
+        return Between(*ends)
+    return [(read or opt.value_of)(each) for each in text.split(",")]

@@ -1,0 +1,100 @@
+"""`local_gp` beside MuyGPyS on the same neighbors, which nobody searches in the time that is told."""
+
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+
+import faiss
+import numpy as np
+import numpy.typing as npt
+import torch
+from MuyGPyS.gp import MuyGPS
+from MuyGPyS.gp.deformation import Isotropy, l2
+from MuyGPyS.gp.hyperparameter import FixedScale, Parameter
+from MuyGPyS.gp.kernels import Matern
+from MuyGPyS.gp.noise import HomoscedasticNoise
+
+from locdist.execute.threads import limit_this_thread, process_limited
+from locdist.local.answers import Answers
+from locdist.local.layer import TILE, Layer
+from locdist.local.neighborhood import Neighborhood
+from locdist.methods.covariance import local_gp
+from locdist.methods.method import Method
+from tests.speed.timing import Time, interleaved
+
+K, SUPPORT, SCALE, NUGGET = 50, 20_000, 0.3, 1e-3
+BATCH = 1000  # queries that MuyGPyS is given at a time: all of them do not fit into memory
+WANT = frozenset({"spread"})
+Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class World:
+    """Keys [n, d] with targets [n, 1], queries [q, d], and the neighbors [q, k] of each."""
+
+    keys: Numbers
+    targets: Numbers
+    queries: Numbers
+    ids: npt.NDArray[np.int64]
+
+    @staticmethod
+    def random(d: int, queries: int) -> "World":
+        rng = np.random.default_rng(d)
+        keys, asked = rng.random((SUPPORT, d)), rng.random((queries, d))
+        targets = np.sin(3 * keys.sum(axis=1, keepdims=True)) + 0.03 * rng.standard_normal((SUPPORT, 1))
+        ids = faiss.knn(asked.astype(np.float32), keys.astype(np.float32), K)[1]
+        return World(keys, targets, asked, ids)
+
+    def ours(self, workers: int) -> tuple[Numbers, Numbers]:
+        """Values and variances [q]: tiles on threads, as a task has them."""
+        starts, layer = range(0, len(self.queries), TILE), _method().layer
+        with (
+            process_limited(1),
+            ThreadPoolExecutor(workers, initializer=limit_this_thread, initargs=(1,)) as pool,
+        ):
+            answers = Answers.concatenate(list(pool.map(lambda at: self._tile(layer, at), starts)))
+        assert answers.spread is not None
+        return answers.values[:, 0].numpy(), answers.spread[:, 0].square().numpy()
+
+    def _tile(self, layer: Layer, start: int) -> Answers:
+        ids = torch.from_numpy(self.ids[start : start + TILE])
+        asked = torch.from_numpy(self.queries[start : start + TILE])
+        keys, targets = (torch.from_numpy(values)[ids] for values in (self.keys, self.targets))
+        away = (keys - asked[:, None]).square().sum(2)
+        hood = Neighborhood(away, ids, queries=asked, query_features=asked, targets=targets)
+        return layer.solve(replace(hood, features=keys), WANT)
+
+    def theirs(self) -> tuple[Numbers, Numbers]:
+        """The same by MuyGPyS; its libraries choose their threads."""
+        rows = np.arange(len(self.queries))
+        parts = [self._batch(rows[at : at + BATCH]) for at in range(0, len(rows), BATCH)]
+        means, variances = zip(*parts, strict=True)
+        return np.concatenate(means), np.concatenate(variances)
+
+    def _batch(self, rows: npt.NDArray[np.int64]) -> tuple[Numbers, Numbers]:
+        model = MuyGPS(
+            kernel=Matern(smoothness=Parameter(1.5), deformation=Isotropy(l2, length_scale=Parameter(SCALE))),
+            noise=HomoscedasticNoise(NUGGET),
+            scale=FixedScale(),
+        )
+        away, apart, targets = model.make_predict_tensors(
+            rows, self.ids[rows], self.queries, self.keys, self.targets
+        )
+        cross, matrix = model.kernel(away), model.kernel(apart)
+        mean, variance = model.posterior_mean(matrix, cross, targets), model.posterior_variance(matrix, cross)
+        return mean.reshape(-1), variance.reshape(-1)
+
+
+def _method() -> Method:
+    return local_gp(K, scales=SCALE, nugget=NUGGET, mean="zero", variance=1.0)
+
+
+def times(d: int, queries: int, workers: int) -> tuple[Time, Time]:
+    """Of ours and theirs."""
+    world = World.random(d, queries)
+    contenders: dict[str, Callable[[], object]] = {
+        "ours": functools.partial(world.ours, workers), "theirs": world.theirs
+    }  # fmt: skip
+    told = interleaved(contenders)
+    return told["ours"], told["theirs"]

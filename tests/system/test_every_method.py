@@ -1,0 +1,74 @@
+"""Every registered method from a data set of 17 partitions, on every executor: the same bytes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import locdist as ld
+from locdist.execute.contract import Executor
+from locdist.methods.named import METHODS, method
+from tests.system.generated import parts, read
+
+PARTITIONS, ROWS = 17, 12
+_RNG = np.random.default_rng(0)
+NAMES = [
+    name for name in METHODS if method(name, {"k": 60}).layer.kernel.absolute
+]  # on an index of distances
+OTHERS = {
+    "processes": lambda: ld.Local(2, processes=True),
+    "ray": lambda: ld.Ray(workers=2),
+    "dask": lambda: ld.Dask(workers=2),
+}
+
+
+def table(rows: int) -> pa.Table:
+    east, north = _RNG.normal(size=(2, rows))
+    count = _RNG.poisson(np.exp(0.5 + 0.5 * east + 0.2 * north)).clip(1, 4)  # a number, and a class
+    return pa.table({"east": east, "north": north, "count": count})
+
+
+def partitioned(whole: pa.Table, folder: Path) -> Path:
+    folder.mkdir()
+    for part in range(PARTITIONS):
+        size = whole.num_rows // PARTITIONS
+        pq.write_table(whole.slice(part * size, size), folder / f"{part:02}.parquet")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A support and queries of 17 partitions each, an index, and what one thread makes of every method."""
+    place = tmp_path_factory.mktemp("methods")
+    support = partitioned(table(20 * PARTITIONS), place / "support")
+    partitioned(table(ROWS * PARTITIONS), place / "queries")
+    ld.build_index(ld.dataset(support, key=["east", "north"], target="count"), place / "index")
+    for name in NAMES:
+        predict(place, name, place / "one" / name, ld.Local(1))
+    return place
+
+
+def predict(place: Path, name: str, out: Path, executor: Executor) -> None:
+    with mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=ROWS):
+        ld.predict({"name": name, "k": 60}, place / "index", place / "queries", out, executor=executor)
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def other(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    with OTHERS[request.param]().kept() as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_executor_gives_the_bytes_of_one_thread(
+    place: Path, other: Executor, name: str, tmp_path: Path
+):
+    predict(place, name, tmp_path / "out", other)
+    found = parts(tmp_path / "out")
+    assert len(found) == PARTITIONS
+    assert found == parts(place / "one" / name)
+    assert read(tmp_path / "out").num_rows == PARTITIONS * ROWS
