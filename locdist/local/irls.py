@@ -1,13 +1,19 @@
 """The minimum of a generalized linear model's loss around every query.
 
-Newton's steps in coordinates that are centred and scaled once need no more than a factorization of the
-smaller matrix and a solution, about 1 ms a step for 256 queries with 128 neighbors and 8 features. Queries
-whose matrix is nearly singular, or with more features than neighbors, are solved again as weighted
+Newton's steps in centred coordinates need no more than a factorization of the smaller matrix and a solution,
+and both in single precision, as long as the gradient of the last step is in double.
+The loss is not looked at: the third derivative of each family's loss is at most the second one, so that with
+a change of the linear predictor by at most D a step s with s'Hs = -g's changes the loss by at most
+(phi(D) - 1) s'Hs, phi(D) = (exp(D) - D - 1) / D^2, which is less than 0 up to D = 1.79 (Bach, Self-concordant
+analysis for logistic regression, Electronic Journal of Statistics 4, 2010); longer steps are shortened.
+
+Queries whose matrix is nearly singular, or with more features than neighbors, are solved as weighted
 least-squares fits of a working response (iteratively reweighted least squares), which `solve` does: slower,
-and with its care for systems that have no unique solution. In both a step that goes uphill is halved.
+and with its care for systems that have no unique solution. There a step that goes uphill is halved.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,7 +26,12 @@ STEPS = 50
 HALVINGS = 20
 SETTLED = 1e-7  # a change of the linear predictor after which the next, its square, is rounding
 LEAST = 1e-30  # a curvature that is left where rounding leaves none
-WEAK = 1e-8  # a squared pivot of a matrix too near to a singular one for plain steps
+SAFE = 1.5  # a change of the linear predictor with which a step of Newton goes downhill, see above
+WEAK = (
+    1e-4  # a squared pivot of a matrix too near to a singular one for second derivatives in single precision
+)
+ROUGH = 1e-3  # a change in single precision after which the next step is in double
+FINE = 1e-6  # a change after which the next, at most 1e-3 of it, is rounding
 
 
 @dataclass(frozen=True)
@@ -147,71 +158,85 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Scaled:
-    """A problem whose features have the weighted mean 0 and the deviation 1 at each query.
+class Walk:
+    """Where the steps of each query have led.
+
+    Attributes
+    ----------
+    theta : Tensor [q, 1 + m]
+    eta : Tensor [q, k]
+        The linear predictor at the neighbors.
+    done, weak : Tensor [q] bool
+        Which need no more steps, and which can take none of these.
+    """
+
+    theta: Tensor
+    eta: Tensor
+    done: Tensor
+    weak: Tensor
+
+
+@dataclass(frozen=True)
+class Centred:
+    """A problem whose features have the weighted mean 0 at each query.
 
     Attributes
     ----------
     problem : Problem
     rows : Tensor [q, 1 + m, k]
-        One and these features: neighbors come last, where sums over them are quickest.
-    center, sizes : Tensor [q, m]
-        What was subtracted and divided by.
-    penalty : Tensor [q, 1 + m]
-        The ridge in these coordinates, 0 for the constant.
-    there : Tensor [q, k]
-        1 where a neighbor has a weight.
+        One and these features; neighbors come last, where sums over them are quickest.
+    center : Tensor [q, m]
+        What was subtracted.
     """
 
     problem: Problem
     rows: Tensor
     center: Tensor
-    sizes: Tensor
-    penalty: Tensor
-    there: Tensor
 
     @staticmethod
-    def of(problem: Problem) -> "Scaled":
+    def of(problem: Problem) -> "Centred":
         """The same problem in other coordinates."""
-        (count, k, m), weights = problem.near.shape, problem.weights[:, :, None]
+        count, k, m = problem.near.shape
         rows = problem.near.new_ones(count, 1 + m, k)
-        near = rows[:, 1:].copy_(problem.near.mT)
-        center = torch.bmm(near, weights)
-        near -= center
-        sizes = torch.bmm(near.square(), weights)[:, :, 0].sqrt_()
-        sizes = sizes.masked_fill_(sizes == 0, 1.0)
-        near /= sizes[:, :, None]
-        penalty = torch.cat([torch.zeros_like(sizes[:, :1]), problem.ridge / sizes.square()], 1)
-        there = (problem.weights > 0).to(rows.dtype)
-        return Scaled(problem, rows, center[:, :, 0], sizes, penalty, there)
+        center = torch.bmm(problem.weights[:, None], problem.near)
+        torch.sub(problem.near.mT, center.mT, out=rows[:, 1:])
+        return Centred(problem, rows, center[:, 0])
+
+    @cached_property
+    def single(self) -> "Centred":
+        """The same in single precision."""
+        own = self.problem
+        parts = (own.near[:, :0], own.targets.float(), own.weights.float())  # features are in the rows
+        return Centred(Problem(own.family, *parts, own.ridge), self.rows.float(), self.center)
 
     def step(self, theta: Tensor, eta: Tensor) -> tuple[Tensor, Tensor]:
-        """Newton's step [q, 1 + m] from parameters and linear predictors, and where there is none [q]."""
-        family, targets, weights = self.problem.family, self.problem.targets, self.problem.weights
-        slope, curve = family.slope(eta, targets), family.curve(eta, targets)
-        down = -torch.bmm(self.rows, (weights * slope)[:, :, None])[:, :, 0] - self.penalty * theta
-        matrix = torch.bmm(self.rows * (weights * curve)[:, None], self.rows.mT)
-        matrix.diagonal(dim1=1, dim2=2).add_(self.penalty)
+        """Newton's step [q, 1 + m] from parameters and linear predictors, and where there is none [q]. The
+        gradient has the precision of the problem, its second derivatives are single.
+        """
+        own, rows = self.problem, self.single.rows
+        down = torch.bmm((own.weights * own.family.slope(eta, own.targets))[:, None], self.rows.mT)[:, 0]
+        down[:, 1:].add_(theta[:, 1:], alpha=own.ridge)
+        curve = (own.weights * own.family.curve(eta, own.targets)).float()
+        matrix = torch.bmm(rows * curve[:, None], rows.mT)
+        matrix.diagonal(dim1=1, dim2=2)[:, 1:].add_(own.ridge)
         factor, pivot = factored(matrix)
-        return torch.cholesky_solve(down[:, :, None], factor)[:, :, 0], ~(pivot > WEAK)
+        step = torch.cholesky_solve(down.float()[:, :, None], factor)[:, :, 0]
+        return step.neg_().to(theta.dtype), ~(pivot > WEAK)
 
-    def downhill(
-        self, theta: Tensor, eta: Tensor, step: Tensor, moved: Tensor, loss: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """The share of the step that is taken at each query, halved where it goes uphill, and the loss."""
-        share, allowed = torch.ones_like(loss), loss + 1e-12 * (1 + loss.abs())
-        for _ in range(HALVINGS):
-            new = self.loss(theta + share[:, None] * step, eta + share[:, None] * moved)
-            uphill = ~(new <= allowed)
-            if not uphill.any():
+    def steps(self, walk: Walk, enough: float) -> Walk:
+        """Steps until the linear predictors of every query change by no more than enough."""
+        theta, eta, done, weak = walk.theta, walk.eta, walk.done, walk.weak
+        for _ in range(STEPS):
+            step, lost = self.step(theta, eta)
+            weak = weak | (lost & ~done)
+            moved = torch.bmm(step[:, None], self.rows)[:, 0]
+            largest = moved.abs().amax(1)
+            share = (SAFE / largest).clamp_(max=1.0).masked_fill_(done | weak, 0.0)[:, None]
+            theta, eta = torch.addcmul(theta, step, share), torch.addcmul(eta, moved, share)
+            done = done | (~weak & (largest <= enough))
+            if (done | weak).all():
                 break
-            share = torch.where(uphill, share / 2, share)
-        return share, new
-
-    def loss(self, theta: Tensor, eta: Tensor) -> Tensor:
-        """What is minimised [q]."""
-        losses = self.problem.weights * self.problem.family.loss(eta, self.problem.targets)
-        return losses.sum(1) + (self.penalty * theta.square()).sum(1) / 2
+        return Walk(theta, eta, done, weak)
 
 
 def minimum(problem: Problem) -> tuple[State, Tensor, Tensor, Tensor]:
@@ -219,10 +244,11 @@ def minimum(problem: Problem) -> tuple[State, Tensor, Tensor, Tensor]:
     [q], and which queries settled [q].
     """
     state, constant, edge = problem.start()
-    done = edge
     if problem.near.shape[2] < problem.near.shape[1]:
-        state, done = _quickly(problem, state, edge)
-    rest = (~done).nonzero()[:, 0]
+        state, done, weak = _quickly(problem, state, edge)
+    else:
+        done, weak = edge, ~edge
+    rest = weak.nonzero()[:, 0]
     if len(rest):
         part, settled = _carefully(problem.at(rest))
         state, done = state.put(rest, part), done.index_copy(0, rest, settled)
@@ -241,27 +267,21 @@ def _carefully(problem: Problem) -> tuple[State, Tensor]:
     return state, done
 
 
-def _quickly(problem: Problem, start: State, edge: Tensor) -> tuple[State, Tensor]:
-    """Newton's steps from the constant model; queries that are not done are left for `_carefully`."""
-    scaled = Scaled.of(problem)
-    theta, eta, loss, done, lost = start.beta.clone(), start.eta, start.loss, edge, torch.zeros_like(edge)
-    theta[:, 1:] = 0.0
-    for _ in range(STEPS):
-        step, weak = scaled.step(theta, eta)
-        lost = lost | (weak & ~done)
-        moved = torch.bmm(step[:, None], scaled.rows)[:, 0]
-        share, new_loss = scaled.downhill(theta, eta, step, moved, loss)
-        open_ = (~(done | lost)).to(eta.dtype) * share
-        change = ((moved * share[:, None]).abs() / (1 + eta.abs()) * scaled.there).amax(1)
-        theta, eta = theta + open_[:, None] * step, eta + open_[:, None] * moved
-        loss = torch.where(open_ > 0, new_loss, loss)
-        done = done | (~lost & (change <= SETTLED))
-        if (done | lost).all():
-            break
-    slopes = theta[:, 1:] / scaled.sizes
-    value = theta[:, :1] - (scaled.center * slopes).sum(1, keepdim=True)
-    state = State(eta, torch.cat([value, slopes], 1), loss, torch.zeros_like(edge))
-    return start.where(edge, state), done
+def _quickly(problem: Problem, start: State, edge: Tensor) -> tuple[State, Tensor, Tensor]:
+    """Newton's steps from the constant model, most of them in single precision; which queries settled, and
+    which are left for `_carefully`.
+    """
+    centred, weak = Centred.of(problem), torch.zeros_like(edge)
+    rough = Walk(start.beta.float(), start.eta.float(), edge, weak)
+    rough = centred.single.steps(rough, ROUGH)
+    theta = rough.theta.double()
+    eta = torch.bmm(theta[:, None], centred.rows)[:, 0]
+    eta = eta if problem.offsets is None else eta + problem.offsets
+    fine = centred.steps(Walk(theta, eta, edge | ~rough.done, rough.weak), FINE)
+    done, weak = rough.done & (fine.done | edge) & ~fine.weak, fine.weak
+    value = fine.theta[:, :1] - (centred.center * fine.theta[:, 1:]).sum(1, keepdim=True)
+    beta = torch.cat([value, fine.theta[:, 1:]], 1)
+    return start.where(edge, State(fine.eta, beta, start.loss, torch.zeros_like(edge))), done, weak
 
 
 def _change(old: Tensor, new: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -64,7 +64,11 @@ class Batch:
     def cut(self, size: int) -> Iterator["Batch"]:
         """The rows, at most `size` at a time."""
         for start in range(0, len(self.rows), size):
-            yield self._each(operator.itemgetter(slice(start, start + size)))
+            yield self.at(slice(start, start + size))
+
+    def at(self, places: slice) -> "Batch":
+        """Some of the rows."""
+        return self._each(operator.itemgetter(places))
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         there = {name: tensor for name, tensor in vars(self).items() if tensor is not None}

@@ -164,6 +164,10 @@ class Generation:
         """Source row [q, k] of stored rows `ids`; −1 where missing."""
         return self._files.rows.take("row", ids).where(ids >= 0, -1)
 
+    def stored(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """The stored rows [s] that were rows [start, stop) of the source, and these [s], in its order."""
+        return self._files.rows.of_source(start, stop)
+
     def outcomes(self, ids: Tensor) -> Tensor:
         """First target [q, k] of stored rows `ids`; nan where missing."""
         return self._files.rows.take("target", ids)[..., 0].where(ids >= 0, torch.nan)

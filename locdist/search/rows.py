@@ -75,6 +75,18 @@ class Rows:
             values = self._collect(column, wanted)
         return torch.from_numpy(values.reshape(*ids.shape, *values.shape[1:]))
 
+    def of_source(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        """The ids [s] of rows [start, stop) of the source, as far as they are stored, and these [s], in
+        order.
+        """
+        places = [np.flatnonzero((shard["row"] >= start) & (shard["row"] < stop)) for shard in self.shards]
+        ids = np.concatenate([each + first for each, first in zip(places, self.starts, strict=False)])
+        rows = np.concatenate(
+            [np.take(shard["row"], each) for shard, each in zip(self.shards, places, strict=True)]
+        )
+        order = rows.argsort(kind="stable")
+        return torch.from_numpy(ids[order]), torch.from_numpy(rows[order].astype(np.int64))
+
     def distances(self, queries: Tensor, ids: Tensor, metric: str) -> Tensor:
         """Distances [q, k] of queries [q, d] to stored rows `ids` [q, k], inf where missing."""
         found = torch.full(ids.shape, torch.inf, dtype=self._precision)

@@ -85,14 +85,9 @@ def _gp(folder: Path) -> Iterator[Split]:
         for name in ("data.csv.gz", "test_mask.csv.gz")
     )
     for number, mask in enumerate(masks.T > 0):
-        keys, targets, new_keys, new_targets = (
-            rows[~mask, :-1],
-            rows[~mask, -1],
-            rows[mask, :-1],
-            rows[mask, -1],
-        )
-        mean, scale = targets.mean(), targets.std()
-        yield Split(str(number), keys, (targets - mean) / scale, new_keys, (new_targets - mean) / scale)
+        mean, scale = rows[~mask, -1].mean(), rows[~mask, -1].std()
+        targets = (rows[:, -1] - mean) / scale
+        yield Split(str(number), rows[~mask, :-1], targets[~mask], rows[mask, :-1], targets[mask])
 
 
 def _tabr(folder: Path) -> Iterator[Split]:

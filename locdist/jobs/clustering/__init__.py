@@ -1,0 +1,1 @@
+"""The stages of `cluster`: rows climb, the places where they end are merged, rows are labelled."""
