@@ -16,10 +16,19 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.execute.dask import Dask
     from locdist.execute.local import Local
     from locdist.execute.ray import Ray
+    from locdist.jobs.assign import assign
     from locdist.jobs.build_index import build_index
+    from locdist.jobs.cluster import cluster, clusters
+    from locdist.jobs.clustering.bandwidth import estimate_bandwidth
+    from locdist.jobs.embed import embed, place
     from locdist.jobs.evaluate import evaluate
     from locdist.jobs.explain import explain
+    from locdist.jobs.graph import graph
     from locdist.jobs.grid import Between
+    from locdist.jobs.label import label
+    from locdist.jobs.lazy import lazy_autoencoder, lazy_map
+    from locdist.jobs.mixing import mix_kernels
+    from locdist.jobs.move import move
     from locdist.jobs.neighbors import neighbors
     from locdist.jobs.predict import predict
     from locdist.jobs.select import select
@@ -28,14 +37,25 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.jobs.tune import tune
     from locdist.local.answers import Answers, Status
     from locdist.local.bandwidths import Nearest
+    from locdist.local.graph import Graph
     from locdist.methods.covariance import kernel_ridge, local_gp
     from locdist.methods.distribution import kde, local_quantile, local_variance
+    from locdist.methods.embedded import lle, spectral
     from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
     from locdist.methods.gwr import gwr
+    from locdist.methods.images import bilateral, nonlocal_bayes, nonlocal_means, nonlocal_model
+    from locdist.methods.labels import (
+        label_propagation,
+        label_spreading,
+        poisson_learning,
+        relaxation_labeling,
+    )
+    from locdist.methods.layered import blurring_mean_shift, denoise_manifold, stack
     from locdist.methods.localized import localize
     from locdist.methods.moving import denoise, hopfield, mean_shift
     from locdist.methods.named import boosted, knn, local_linear, local_mean, local_polynomial, local_vote
     from locdist.methods.shape import barycenter, local_pca
+    from locdist.methods.shrinking import local_bayes
     from locdist.pipeline.pipeline import Pipeline
     from locdist.plan.plan import Resources
     from locdist.search.exact import Exact
@@ -49,6 +69,7 @@ __all__ = [
     "Dask",
     "Exact",
     "Generation",
+    "Graph",
     "Local",
     "Nearest",
     "Pipeline",
@@ -57,20 +78,36 @@ __all__ = [
     "Selection",
     "Status",
     "__version__",
+    "assign",
     "barycenter",
+    "bilateral",
+    "blurring_mean_shift",
     "boosted",
     "build_index",
+    "cluster",
+    "clusters",
     "dask",
     "dataset",
     "denoise",
+    "denoise_manifold",
+    "embed",
     "errors",
+    "estimate_bandwidth",
     "evaluate",
     "explain",
+    "graph",
     "gwr",
     "hopfield",
     "kde",
     "kernel_ridge",
     "knn",
+    "label",
+    "label_propagation",
+    "label_spreading",
+    "lazy_autoencoder",
+    "lazy_map",
+    "lle",
+    "local_bayes",
     "local_gamma",
     "local_gp",
     "local_linear",
@@ -84,12 +121,22 @@ __all__ = [
     "local_vote",
     "localize",
     "mean_shift",
+    "mix_kernels",
+    "move",
     "neighbors",
+    "nonlocal_bayes",
+    "nonlocal_means",
+    "nonlocal_model",
     "open_index",
+    "place",
+    "poisson_learning",
     "predict",
     "ray",
+    "relaxation_labeling",
     "select",
     "sklearn",
+    "spectral",
+    "stack",
     "transform",
     "tune",
 ]
@@ -100,6 +147,7 @@ _HOMES = {
     "Dask": "locdist.execute.dask",
     "Exact": "locdist.search.exact",
     "Generation": "locdist.search.generation",
+    "Graph": "locdist.local.graph",
     "Local": "locdist.execute.local",
     "Nearest": "locdist.local.bandwidths",
     "Pipeline": "locdist.pipeline.pipeline",
@@ -107,19 +155,35 @@ _HOMES = {
     "Resources": "locdist.plan.plan",
     "Selection": "locdist.jobs.telling.selection",
     "Status": "locdist.local.answers",
+    "assign": "locdist.jobs.assign",
     "barycenter": "locdist.methods.shape",
+    "bilateral": "locdist.methods.images",
+    "blurring_mean_shift": "locdist.methods.layered",
     "boosted": "locdist.methods.named",
     "build_index": "locdist.jobs.build_index",
+    "cluster": "locdist.jobs.cluster",
+    "clusters": "locdist.jobs.cluster",
     "dask": "locdist",
     "dataset": "locdist.data.dataset",
     "denoise": "locdist.methods.moving",
+    "denoise_manifold": "locdist.methods.layered",
+    "embed": "locdist.jobs.embed",
+    "estimate_bandwidth": "locdist.jobs.clustering.bandwidth",
     "evaluate": "locdist.jobs.evaluate",
     "explain": "locdist.jobs.explain",
+    "graph": "locdist.jobs.graph",
     "gwr": "locdist.methods.gwr",
     "hopfield": "locdist.methods.moving",
     "kde": "locdist.methods.distribution",
     "kernel_ridge": "locdist.methods.covariance",
     "knn": "locdist.methods.named",
+    "label": "locdist.jobs.label",
+    "label_propagation": "locdist.methods.labels",
+    "label_spreading": "locdist.methods.labels",
+    "lazy_autoencoder": "locdist.jobs.lazy",
+    "lazy_map": "locdist.jobs.lazy",
+    "lle": "locdist.methods.embedded",
+    "local_bayes": "locdist.methods.shrinking",
     "local_gamma": "locdist.methods.generalized",
     "local_gp": "locdist.methods.covariance",
     "local_linear": "locdist.methods.named",
@@ -133,12 +197,22 @@ _HOMES = {
     "local_vote": "locdist.methods.named",
     "localize": "locdist.methods.localized",
     "mean_shift": "locdist.methods.moving",
+    "mix_kernels": "locdist.jobs.mixing",
+    "move": "locdist.jobs.move",
     "neighbors": "locdist.jobs.neighbors",
+    "nonlocal_bayes": "locdist.methods.images",
+    "nonlocal_means": "locdist.methods.images",
+    "nonlocal_model": "locdist.methods.images",
     "open_index": "locdist.search.generation",
+    "place": "locdist.jobs.embed",
+    "poisson_learning": "locdist.methods.labels",
     "predict": "locdist.jobs.predict",
     "ray": "locdist",
+    "relaxation_labeling": "locdist.methods.labels",
     "select": "locdist.jobs.select",
     "sklearn": "locdist",
+    "spectral": "locdist.methods.embedded",
+    "stack": "locdist.methods.layered",
     "transform": "locdist.jobs.transform",
     "tune": "locdist.jobs.tune",
 }

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import locdist
-from locdist.cli import choosing, commands, pipelines, tuning
+from locdist.cli import choosing, clustering, commands, moving, networks, pipelines, tuning
 from locdist.cli import options as opt
 from locdist.cli.frame import command, show
 
@@ -135,12 +135,17 @@ def status(folder: opt.Folder, verify: opt.Verify = False, json: opt.Json = Fals
 def methods() -> None:
     """List the methods and the kernels."""
     from locdist.local.kernels import KERNELS
+    from locdist.methods.embedded import EMBED_METHODS
+    from locdist.methods.labels import LABEL_METHODS
+    from locdist.methods.layered import LAYERED_METHODS
     from locdist.methods.named import METHODS
 
-    typer.echo("methods (parameters after the name)")
-    for name, make in METHODS.items():
-        typer.echo(f"  {name:<14}{_summary(make)}")
-        typer.echo(f"  {'':<14}{' '.join(inspect.signature(make).parameters)}")
+    tables = {"move": LAYERED_METHODS, "label": LABEL_METHODS, "embed": EMBED_METHODS}
+    for verb, table in [("", METHODS), *tables.items()]:
+        typer.echo(f"methods of `{verb}`" if verb else "methods (parameters after the name)")
+        for name, make in table.items():
+            typer.echo(f"  {name:<14}{_summary(make)}")
+            typer.echo(f"  {'':<14}{' '.join(inspect.signature(make).parameters)}")
     typer.echo("kernels (u: distance / bandwidth)")
     for name, kernel in KERNELS.items():
         typer.echo(f"  {name:<14}{_summary(kernel)}")
@@ -164,9 +169,23 @@ def _summary(documented: object) -> str:
     return " ".join((inspect.getdoc(documented) or "").partition("\n\n")[0].split())
 
 
-for _verb in (commands.index, commands.predict, commands.neighbors, commands.transform, pipelines.run):
+for _verb in (
+    commands.index,
+    commands.predict,
+    commands.neighbors,
+    commands.transform,
+    networks.graph,
+    networks.label,
+    networks.embed,
+    networks.place,
+    clustering.cluster,
+    clustering.assign,
+    moving.move,
+    pipelines.run,
+):
     app.command()(_verb)
     plan.command()(_verb)
+app.command()(clustering.bandwidth)
 app.command()(choosing.select)
 app.command()(tuning.tune)
 for _look in (evaluate, explain, status, methods, doctor, pipelines.schema):

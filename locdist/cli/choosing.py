@@ -16,19 +16,26 @@ def _values(name: str, help: str, short: tuple[str, ...] = (), metavar: str = "V
 
 
 Methods = Annotated[list[str], _values("--method", "Methods to choose among.", ("-m",), "NAME,...")]
-Ks = Annotated[str | None, _values("--k", "Neighbors; 8 to 256 by factors of 2 without any values.", ("-k",))]
+Ks = Annotated[
+    str | None,
+    _values("--k", "Neighbors; by default 8 to 256 by factors of 2, of gwr a search.", ("-k",)),
+]
 Kernels = Annotated[list[str] | None, _values("--kernel", "Kernels.", metavar="NAME,...")]
-Bandwidths = Annotated[str | None, _values("--bandwidth", "Distances, nearest, or nearest:1.5.")]
+Bandwidths = Annotated[
+    str | None,
+    _values("--bandwidth", "Distances, nearest, nearest:1.5, sample-point:8; of gwr also fixed: a search."),
+]
 Ridges = Annotated[str | None, _values("--ridge", "Penalties of local slopes.")]
 Params = Annotated[
     list[str] | None, _values("--param", "Values of any other parameter.", metavar="NAME=V,V,...")
 ]
 Criterion = Annotated[
-    str,
-    typer.Option("--criterion", help="loo, log-likelihood, aicc, aic, bic or gcv.", rich_help_panel=_TRIED),
+    str | None,
+    _values("--criterion", "loo (default), log-likelihood, aicc (of gwr), aic, bic or gcv.", metavar="NAME"),
 ]
 SampleSize = Annotated[
-    int, typer.Option("--sample", help="Rows of the support that are asked.", rich_help_panel=_TRIED)
+    int | None,
+    _values("--sample", "Rows of the support that are asked; 2,000, of gwr 20,000.", metavar="N"),
 ]
 Simplest = Annotated[
     bool,
@@ -71,8 +78,8 @@ def select(
     bandwidth: Bandwidths = None,
     ridge: Ridges = None,
     param: Params = None,
-    criterion: Criterion = "loo",
-    sample: SampleSize = 2000,
+    criterion: Criterion = None,
+    sample: SampleSize = None,
     seed: opt.Seed = 0,
     simplest: Simplest = False,
     out: Written = None,
@@ -87,6 +94,8 @@ def select(
     locdist select data/train/ --key lon,lat --target price
         -m local-linear,local-mean --k 16,32,64,128 --kernel tricube,gaussian
     locdist select index/ -m local-linear --k 8..512 --out chosen.json
+    locdist select sales/ --key lon,lat --metric haversine --target price
+        --features rooms,area -m gwr --out chosen.json
     locdist predict index/ data/new/ --method chosen.json --out pred/
     """
     from locdist.cli.commands import _dataset
@@ -115,9 +124,11 @@ def _grid(
     """Values by parameter; None when none are given."""
     given: dict[str, Any] = {name: _tried(text) for name, text in (("k", k), ("ridge", ridge)) if text}
     if kernel:
-        given["kernel"] = opt.names(kernel)
+        composed = [each for each in kernel if each.startswith("{")]
+        plain = [each for each in kernel if not each.startswith("{")]
+        given["kernel"] = [*opt.names(plain), *map(opt.value_of, composed)]
     if bandwidth:
-        given["bandwidth"] = _tried(bandwidth, opt.bandwidth)
+        given["bandwidth"] = _tried(bandwidth, lambda text: text if text == "fixed" else opt.bandwidth(text))
     for pair in param or ():
         name, equals, text = pair.partition("=")
         if not equals or not name:
@@ -130,6 +141,8 @@ def _tried(text: str, read: Any = None) -> Any:
     """Values with commas between them, or a range."""
     from locdist.jobs.grid import Between
 
+    if text.startswith("{"):
+        return [opt.value_of(text)]
     low, dots, high = text.partition("..")
     if dots:
         ends = [opt.value_of(low), opt.value_of(high)]

@@ -1,5 +1,6 @@
 """A linear map of encoded keys: what a learned metric is, as plain numbers that are stored with an index."""
 
+import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,6 +64,11 @@ class KeyMap:
     def matrix(self) -> NDArray[np.float64]:
         """The rows [e, d]."""
         return np.array(self.rows)
+
+    @property
+    def fingerprint(self) -> str:
+        """A hash of the numbers and the names."""
+        return hashlib.blake2b(repr((self.rows, self.names)).encode(), digest_size=8).hexdigest()
 
     @property
     def separate(self) -> bool:

@@ -208,6 +208,8 @@ class Sites:
     def _wide(self, layer: Layer) -> bool:
         plain = isinstance(layer.model, Linear) and layer.model.ridge == 0
         whole = layer.neighbors == self.rows or not isinstance(layer.kernel, Gaussian | Laplace)
+        if self.everyone.weights is not None and layer.neighbors != self.rows:
+            whole = whole and bool((self.everyone.weights > 0).all())  # else some of the k do not count
         return plain and whole and self.criterion != "log-likelihood" and FEW * layer.neighbors > self.rows
 
     def _bench(self, k: int) -> Bench:

@@ -171,7 +171,8 @@ class _Retold:
         names = list(told)
         values = {name: told[name] for name in names[: names.index("status")]}
         spread = {name: self._seen(value) for name, value in told.items() if name.startswith("spread")}
-        kept = {name: value for name, value in self.stored.items() if name not in told}
+        names_kept = Asked.of(finished.manifest).keep or ("file", "row")
+        kept = {name: value for name, value in self.stored.items() if name in names_kept}
         return Explanation(
             folder=finished.folder.uri,
             row=self.row,

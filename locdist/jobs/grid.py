@@ -31,7 +31,8 @@ class Between:
 
     def __post_init__(self) -> None:
         if not (is_number(self.low) and is_number(self.high) and 0 < self.low < self.high < float("inf")):
-            raise UsageError("0 < low < high", f"{self.low!r} and {self.high!r}", "ld.Between(8, 512), say.")
+            given = f"{self.low!r} and {self.high!r}"
+            raise UsageError("0 < low < high", given, "Write ld.Between(8, 512), say.")
 
     @property
     def whole(self) -> bool:

@@ -68,18 +68,18 @@ def plan_index(
     """What `build_index` would run with the same arguments; raises what that would refuse before any work."""
     options = Options(recall, codes, nlist, bad, seed)
     folder = Store.at(out)
-    state, records, claim = _standing(folder, requested(support, options), inputs(support.source), overwrite)
+    state, records, claim = standing(folder, requested(support, options), inputs(support.source), overwrite)
     support = replace(support, source=support.source.without(claim.added))
     finished = state == "continues" and folder.exists(INDEX_MANIFEST)
     return JobPlan(
         kind="index",
         folder=folder.uri,
         state="finished" if finished else state,
-        **_size(support.source),
+        **size_of(support.source),
         choices=index_choices(support, options),
-        stages=() if finished else _building(support, folder, options, records),
+        stages=() if finished else building(support, folder, options, records),
         notes=claim.notes,
-        **_hands(executor, workers, resources),
+        **hands_of(executor, workers, resources),
     )
 
 
@@ -101,9 +101,9 @@ def plan_predict(
 ) -> JobPlan:
     """What `predict` would run with the same arguments; raises what that would refuse before any work."""
     request, question = answers.asked(method, index, queries, keep, extras, explain, recall)
-    choices = {"method": _told(question.method)}
-    hands = _hands(executor, workers, resources)
-    return _asking(request, question, out, limit, hands, overwrite, choices)
+    choices = {"method": told_of(question.method)}
+    hands = hands_of(executor, workers, resources)
+    return asking(request, question, out, limit, hands, overwrite, choices)
 
 
 def plan_neighbors(
@@ -122,8 +122,8 @@ def plan_neighbors(
 ) -> JobPlan:
     """What `neighbors` would run with the same arguments; raises what that would refuse before any work."""
     request, question = near.asked(index, queries, k, keep, recall)
-    hands = _hands(executor, workers, resources)
-    return _asking(request, question, out, limit, hands, overwrite, {"k": str(k)})
+    hands = hands_of(executor, workers, resources)
+    return asking(request, question, out, limit, hands, overwrite, {"k": str(k)})
 
 
 def plan_transform(
@@ -146,12 +146,12 @@ def plan_transform(
     """What `transform` would run with the same arguments: its index first, then every row of the support."""
     chosen, folder, options = read_method(method), Store.at(out), Options(recall, codes, None, bad)
     request = itself.requested(chosen, support, keep, extras, explain, bad, recall, codes)
-    state, records, claim = _standing(folder, request.manifest(limit), inputs(support.source), overwrite)
+    state, records, claim = standing(folder, request.manifest(limit), inputs(support.source), overwrite)
     support = replace(support, source=support.source.without(claim.added))
     below = folder.child(INDEX)
     built = state == "continues" and below.exists(INDEX_MANIFEST)
     done = history(below).records if state == "continues" else {}
-    building = () if built else _building(support, below, options, done)
+    stages = () if built else building(support, below, options, done)
     extent, rows = Extent.of(support), Running(limit=limit).rows(support.source)
     choice = extent.choice(support, codes)
     lists = 0 if choice.codes == "exact" else choice.nlist
@@ -160,22 +160,22 @@ def plan_transform(
     want = frozenset(extras) | ({"neighbors"} if explain else frozenset())
     solve = answers.work(chosen, extent.width, extent.width, want)
     kept = column_bytes(support.source, request.choices["keep"])
-    asking = ask_stage("transform", sizes, search, solve, kept, records, _basis(search, None))
+    answering = ask_stage("transform", sizes, search, solve, kept, records, search_basis(search, None))
     return JobPlan(
         kind="transform",
         folder=folder.uri,
         state=state,
-        **_size(support.source),
-        choices={"method": _told(chosen), **index_choices(support, options)},
-        stages=(*building, asking),
+        **size_of(support.source),
+        choices={"method": told_of(chosen), **index_choices(support, options)},
+        stages=(*stages, answering),
         notes=claim.notes,
-        index=_opened(open_index(below.uri)) if built else _to_build(building[-1], folder),
+        index=opened_plan(open_index(below.uri)) if built else index_to_build(stages[-1], folder),
         tuning=_tuning(Search(support.rows), solve) if lists else 0.0,
-        **_hands(executor, workers, resources),
+        **hands_of(executor, workers, resources),
     )
 
 
-def _asking(
+def asking(
     request: Request,
     question: Ask,
     out: str | Path,
@@ -184,9 +184,10 @@ def _asking(
     overwrite: bool,
     choices: dict[str, str],
 ) -> JobPlan:
+    """What a job that answers queries would run."""
     folder, source, index = Store.at(out), question.source, question.index
     taken = (*inputs(source), *request.folders)
-    state, records, claim = _standing(folder, request.manifest(limit), taken, overwrite)
+    state, records, claim = standing(folder, request.manifest(limit), taken, overwrite)
     source = source.without(claim.added)
     question = replace(question, source=source)
     nprobe = Tuned.read(folder).nprobe if state == "continues" and folder.exists(PLAN) else None
@@ -195,28 +196,30 @@ def _asking(
     stage = stage_of(request.kind, question, Running(limit=limit).rows(source))
     remaining(stage, records)  # refuses what another version planned
     sizes, kept = [task.rows for task in stage.tasks], column_bytes(source, question.keep)
-    asking = ask_stage(stage.name, sizes, search, question.work, kept, records, _basis(search, nprobe))
+    asking = ask_stage(stage.name, sizes, search, question.work, kept, records, search_basis(search, nprobe))
     how = "none, every row is met" if complete else str(nprobe) if nprobe else LATER
     return JobPlan(
         kind=request.kind,
         folder=folder.uri,
         state="finished" if asking.finished == asking.tasks and state == "continues" else state,
-        **_size(source),
+        **size_of(source),
         choices={**choices, "nprobe": how, "recall": f"{request.recall:g} wanted"},
         stages=(asking,),
         notes=claim.notes,
-        index=_opened(index),
+        index=opened_plan(index),
         tuning=0.0 if complete or nprobe else _tuning(Search(index.layout.rows), question.work),
         **hands,
     )
 
 
-def _opened(index: Generation) -> IndexPlan:
+def opened_plan(index: Generation) -> IndexPlan:
+    """An index that is there."""
     sizes = index.layout.sizes
     return IndexPlan(sum(sizes.values()), len(sizes), Store.at(index.folder).local is None)
 
 
-def _to_build(pack: StagePlan, folder: Store) -> IndexPlan:
+def index_to_build(pack: StagePlan, folder: Store) -> IndexPlan:
+    """An index that is built, by its last stage."""
     return IndexPlan(pack.written, pack.tasks + 1, folder.local is None)
 
 
@@ -225,7 +228,7 @@ def _tuning(scan: Search, work: Solve) -> float:
     return PASSES * scan.seconds(TUNED + AUDITED, work.d) / machine.cpus() + MEASURED.task
 
 
-def _building(support: Dataset, folder: Store, options: Options, records: Records) -> tuple[StagePlan, ...]:
+def building(support: Dataset, folder: Store, options: Options, records: Records) -> tuple[StagePlan, ...]:
     """The stages of an index build; its tasks over rows are those of the first one."""
     stage = BuildIndex(folder, support, options).next_stage({})
     assert stage is not None
@@ -233,7 +236,7 @@ def _building(support: Dataset, folder: Store, options: Options, records: Record
     return index_stages(support, options, [task.rows for task in stage.tasks], records)
 
 
-def _standing(
+def standing(
     folder: Store, manifest: Manifest, taken: Sequence[str], overwrite: bool
 ) -> tuple[str, Records, Claim]:
     """Whether a run would begin or continue, what is finished, and its notes; raises what it would."""
@@ -248,23 +251,26 @@ def _standing(
     return ("continues", history(folder).records, claim) if claim.resumed else ("new", {}, claim)
 
 
-def _basis(search: Search, nprobe: int | None) -> str:
+def search_basis(search: Search, nprobe: int | None) -> str:
+    """What the number of distances rests on."""
     if not search.nlist:
         return f"every query meets all {search.rows:,} rows"
     why = "as this folder's plan says" if nprobe else "√nlist, assumed until it is chosen"
     return f"{search.nlist:,} lists, of which {search.nprobe:,} are searched ({why})"
 
 
-def _told(method: Method) -> str:
+def told_of(method: Method) -> str:
+    """A method in words."""
     return f"{method.name} " + " ".join(f"{name}={value}" for name, value in method.parameters)
 
 
-def _size(source: Source) -> dict[str, Any]:
+def size_of(source: Source) -> dict[str, Any]:
+    """Files, rows and bytes of an input."""
     files = source.files
     return {"files": len(files), "rows": source.rows, "volume": sum(file.size for file in files)}
 
 
-def _hands(executor: Executor | None, workers: int | None, resources: Resources | None) -> dict[str, Any]:
+def hands_of(executor: Executor | None, workers: int | None, resources: Resources | None) -> dict[str, Any]:
     """How many tasks run at a time, and the seconds until they can."""
     if workers is not None and not (is_whole(workers) and workers >= 1):
         raise UsageError("workers, at least 1", repr(workers), "Leave it out for the cores of this machine.")

@@ -209,6 +209,10 @@ def check_method(
             "Choose a smaller k.",
         )
     layer.check(roles.metric)
+    if method.map and (roles.map is None or roles.map.fingerprint != method.map):
+        given = "a key without a map" if roles.map is None else "another map"
+        remedy = "Index with map=tuned.map (--map and the file of the method)."
+        raise UsageError(f"the map of the key that this {method.name} was learned with", given, remedy)
     if roles.offset is not None and not layer.model.offsets:
         remedy = "Leave the offset out, or choose local-poisson, local-gamma or gwr with a family."
         raise UsageError("a method with a linear predictor for an offset", method.name, remedy)

@@ -82,7 +82,7 @@ def select(
     regression = not any(method.layer.leave_one_out for method in tried)
     criterion = criterion or ("aicc" if regression else "loo")
     asked = sample or (GWR_ROWS if regression else ROWS)
-    with _opened(support, bad) as index:
+    with opened(support, bad) as index:
         sites = Sites(index, criterion, asked, seed)
         ends = [search.at(search.between.low if search.between else 1.0, sites.rows) for search in sought]
         _check([*tried, *ends], index, criterion)
@@ -124,7 +124,7 @@ def _tried(bench: Bench, space: Space) -> list[Trial]:
 
 
 @contextmanager
-def _opened(support: object, bad: str) -> Iterator[Exact | Generation]:
+def opened(support: object, bad: str) -> Iterator[Exact | Generation]:
     """The index of a support, for a while."""
     if isinstance(support, Exact | Generation):
         yield support

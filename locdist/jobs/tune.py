@@ -2,14 +2,17 @@
 
 Every candidate learns a map of the key by gradients (`local.learn`), then answers a sample of the support's
 rows, each from the others, with the method that `predict` will use. The candidate with the smallest
-leave-one-out error is chosen, and the same errors calibrate its spread and its intervals.
+leave-one-out error is chosen.
+
+Leave-one-out errors calibrate its spread and its intervals. A map has made the errors of its own rows small,
+which shows where rows are few: there each half of them is answered under a map that the other half taught.
 """
 
 import itertools
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -25,9 +28,9 @@ from locdist.jobs.drawn import Drawn, drawn
 from locdist.jobs.request import is_whole
 from locdist.jobs.telling.tuned import Trial, Tuned
 from locdist.local.answers import Answers
-from locdist.local.calibration import calibrated, conformal
+from locdist.local.calibration import Calibration, calibrated, conformal
 from locdist.local.gp import GaussianProcess
-from locdist.local.learn import STEPS, Learned, learn
+from locdist.local.learn import STEPS, learn
 from locdist.local.objectives import Kriging
 from locdist.methods.learned import LEARNABLE, Learnable, Options, Standard
 from locdist.methods.method import Method
@@ -109,7 +112,9 @@ def tune(
             if listener is not None:
                 trial = one.trial
                 listener(Tried(trial.told, trial.error, len(found), len(candidates), trial.seconds))
-    tuned = bench.tuned(found)
+        best = min(found, key=lambda one: _order(one.trial.error))
+        missed = list(threads.map(lambda taught: bench.missed(best, taught), bench.halves()))
+    tuned = bench.tuned(found, best, missed)
     if out is not None:
         tuned.write(out)
     return tuned
@@ -117,12 +122,25 @@ def tune(
 
 @dataclass(frozen=True)
 class Found:
-    """A candidate after it was learned: its method, its map, and answers to the rows that were asked."""
+    """A candidate after it was learned."""
 
     trial: Trial
     method: Method
     map: KeyMap
-    answers: Answers
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Errors of answers to rows, and their variances: as the method says, and by the targets around [s]."""
+
+    errors: Tensor
+    said: Tensor
+    local: Tensor
+
+    @staticmethod
+    def concatenate(parts: Sequence["Missed"]) -> "Missed":
+        """The rows of all parts."""
+        return Missed(*(torch.cat([getattr(part, each.name) for part in parts]) for each in fields(Missed)))
 
 
 @dataclass(frozen=True)
@@ -159,67 +177,94 @@ class Bench:
         order = torch.randperm(len(self.rows.keys), generator=torch.Generator().manual_seed(self.seed))
         return order[:ASKED].sort().values
 
-    @cached_property
-    def truth(self) -> Tensor:
-        """Their targets [s]."""
-        return self.rows.targets[self.asked, 0]
+    def halves(self) -> list[Tensor | None]:
+        """Numbers of the rows that teach a map while the others are asked; None for all, of many rows.
+        Classes need no calibration.
+        """
+        n = len(self.rows.keys)
+        if self.kind.classes or n >= MANY:
+            return [] if self.kind.classes else [None]
+        order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed + 1))
+        return [order[: n // 2], order[n // 2 :]]
 
     def tried(self, options: Options) -> Found:
         """A candidate: learned, and asked."""
         started = time.monotonic()
-        learned = self.learned(options)
-        rows = (torch.tensor(learned.rows, dtype=torch.float64) / self.scale).tolist()
-        map = KeyMap(tuple(tuple(row) for row in rows), self.rows.names)
-        method = self.kind.made(self.k, options, learned, self.standard)
-        answers = self.answers(method, map)
-        return Found(Trial(options, self.error(answers), time.monotonic() - started), method, map, answers)
+        method, map = self.learned(options)
+        error = self.error(self.answers(method, map, self.asked))
+        return Found(Trial(options, error, time.monotonic() - started), method, map)
 
-    def learned(self, options: Options) -> Learned:
-        """What the standardized rows teach."""
+    def learned(self, options: Options, taught: Tensor | None = None) -> tuple[Method, KeyMap]:
+        """What the standardized rows teach, by default all of them."""
         keys, targets = (self.rows.keys - self.rows.keys.mean(0)) / self.scale, self.rows.targets
         if not self.kind.classes:
             targets = (targets - self.standard.mean) / self.standard.deviation
+        if taught is not None:
+            keys, targets = keys[taught], targets[taught]
         objective, rank, steps = self.kind.objective(options), options["rank"], options["steps"]
-        return learn(keys, targets, objective, rank=rank, steps=steps, seed=self.seed)
+        found = learn(keys, targets, objective, rank=rank, steps=steps, seed=self.seed)
+        rows = (torch.tensor(found.rows, dtype=torch.float64) / self.scale).tolist()
+        method = self.kind.made(self.k, options, found, self.standard)
+        return method, KeyMap(tuple(tuple(row) for row in rows), self.rows.names)
 
-    def answers(self, method: Method, map: KeyMap) -> Answers:
-        """Answers to the rows that are asked, each from all others."""
+    def answers(self, method: Method, map: KeyMap, asked: Tensor) -> Answers:
+        """Answers to some rows, each from all others."""
         points = torch.from_numpy(map.points(self.rows.keys.numpy()))
         index = Exact(points, self.rows.targets.numpy())
-        return method(index, points[self.asked], own=self.asked, want={"spread"})
+        return method(index, points[asked], own=asked, want={"spread"})
 
     def error(self, answers: Answers) -> float:
         """Root mean squared error of the rows that are asked, or log-loss; a row without an answer counts as
         one that was told nothing.
         """
+        truth = self.rows.targets[self.asked, 0]
         if not self.kind.classes:
-            values = answers.values[:, 0].nan_to_num(self.standard.mean)
-            return (values - self.truth).square().mean().sqrt().item()
+            return (answers.values[:, 0].nan_to_num(self.standard.mean) - truth).square().mean().sqrt().item()
         known = torch.unique(self.rows.targets)
-        chances = answers.values[torch.arange(len(self.truth)), torch.searchsorted(known, self.truth)]
+        chances = answers.values[torch.arange(len(truth)), torch.searchsorted(known, truth)]
         return -chances.nan_to_num(1 / len(known)).clamp(min=_SILENCE).log().mean().item()
 
-    def tuned(self, found: Sequence[Found]) -> Tuned:
-        """The best candidate, its spread and its intervals calibrated by its own errors."""
-        best = min(found, key=lambda one: _order(one.trial.error))
-        method, calibration = best.method, None
-        spread = best.answers.spread
-        if not self.kind.classes and spread is not None:
-            errors, said = self.truth - best.answers.values[:, 0], spread[:, 0]
-            if isinstance(method.layer.model, GaussianProcess):
-                local = self.answers(_adapting(method), best.map).spread
-                assert local is not None
-                calibration = calibrated(errors, said.square(), local[:, 0].square())
-                one, other = calibration.multiples
-                said = (one * said.square() + other * local[:, 0].square()).sqrt()
-                method = _rescaled(method, one, other)
-            reaches = conformal(errors, said)
-            intervals = tuple((level, reach) for level, reach in reaches.items() if math.isfinite(reach))
-            method = replace(method, intervals=intervals)
+    def missed(self, best: Found, taught: Tensor | None) -> Missed:
+        """What the best candidate misses of the rows that are asked; under a map that some rows taught, of
+        the others.
+        """
+        method, map, asked = best.method, best.map, self.asked
+        if taught is not None:
+            method, map = self.learned(best.trial.options, taught)
+            asked = asked[~torch.isin(asked, taught)]
+        answers = self.answers(method, map, asked)
+        said = answers.spread
+        assert said is not None
+        errors = self.rows.targets[asked, 0] - answers.values[:, 0]
+        local = self.answers(_adapting(method), map, asked).spread if _kriges(method) else said
+        assert local is not None
+        return Missed(errors, said[:, 0].square(), local[:, 0].square())
+
+    def tuned(self, found: Sequence[Found], best: Found, missed: Sequence[Missed]) -> Tuned:
+        """The best candidate, its spread and its intervals calibrated."""
+        method, calibration = replace(best.method, map=best.map.fingerprint), None
+        if missed:
+            method, calibration = _calibrated(method, Missed.concatenate(missed))
         criterion = "LOO log-loss" if self.kind.classes else "LOO RMSE"
-        trials = tuple(one.trial for one in found)
         counts = self.rows.rows, len(self.rows.keys), len(self.asked)
-        return Tuned(method, best.map, trials, criterion, calibration, *counts)
+        return Tuned(method, best.map, tuple(one.trial for one in found), criterion, calibration, *counts)
+
+
+def _calibrated(method: Method, missed: Missed) -> tuple[Method, Calibration | None]:
+    """The method with the spread and the intervals that its errors ask for."""
+    calibration, spread = None, missed.said.sqrt()
+    if _kriges(method):
+        calibration = calibrated(missed.errors, missed.said, missed.local)
+        one, other = calibration.multiples
+        spread = (one * missed.said + other * missed.local).sqrt()
+        method = _rescaled(method, one, other)
+    reaches = conformal(missed.errors, spread)
+    intervals = tuple((level, reach) for level, reach in reaches.items() if math.isfinite(reach))
+    return replace(method, intervals=intervals), calibration
+
+
+def _kriges(method: Method) -> bool:
+    return isinstance(method.layer.model, GaussianProcess)
 
 
 def _adapting(method: Method) -> Method:
@@ -276,6 +321,7 @@ def _check(support: Dataset, k: int | None, sample: int, seed: int) -> None:
     roles = support.roles
     for given, wanted in (
         (roles.weight, "a support whose rows weigh the same"),
+        (roles.offset, "a support without an offset"),
         (roles.features, "a support whose features are its key"),
         (roles.map, "a key that is not mapped yet"),
         (roles.metric != "l2" and roles.metric, "metric 'l2'"),

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from locdist.errors import UsageError, did_you_mean
 
+Numbers = Sequence[float] | Tensor  # and arrays of NumPy
 SYMMETRIES = ("union", "mutual", "mean")
 ALIKE = 1e-12  # relative: the same weight both ways
 
@@ -57,7 +58,33 @@ class Graph:
         key = (edges.heads * nodes + edges.tails)[order]
         last = torch.ones_like(key, dtype=torch.bool)
         last[:-1] = key[1:] != key[:-1]
-        return _rows_of(edges.some(order[last]), rows, nodes)
+        return Graph.of_sorted(edges.some(order[last]), rows, nodes)
+
+    @staticmethod
+    def of_sorted(edges: "Edges", rows: int, nodes: int) -> "Graph":
+        """The graph of edges that are sorted by row and node, each pair once."""
+        counts = torch.bincount(edges.heads, minlength=rows)
+        starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return Graph(starts, edges.tails, edges.weights, edges.distances, nodes)
+
+    @staticmethod
+    def of_pairs(
+        heads: Numbers, tails: Numbers, weights: Numbers | None = None, *, nodes: int, both: bool = False
+    ) -> "Graph":
+        """The graph of edges from the nodes `heads` [e] to the nodes `tails` [e], arrays of numbers from 0.
+
+        Parameters
+        ----------
+        weights : array [e], optional
+            1 by default.
+        nodes : int
+        both : bool
+            Whether each edge leads back, too, with the same weight.
+        """
+        ends = [torch.as_tensor(given).long() for given in (heads, tails)]
+        found = torch.ones(len(ends[0])) if weights is None else torch.as_tensor(weights)
+        edges = Edges(ends[0], ends[1], found.double())
+        return Graph.of(Edges.together([edges, edges.reversed]) if both else edges, nodes)
 
     @cached_property
     def counts(self) -> Tensor:
@@ -119,7 +146,7 @@ class Graph:
     def symmetrized(self, how: str) -> "Graph":
         """The undirected graph; see `combined`."""
         both = combined(self.edges, self.edges.reversed, self.nodes, how)
-        return _rows_of(both, len(self), self.nodes)
+        return Graph.of_sorted(both, len(self), self.nodes)
 
     def components(self) -> Tensor:
         """The smallest node [n] that each node is connected with, whichever way edges lead."""
@@ -154,12 +181,15 @@ class Edges:
 
     @staticmethod
     def together(parts: Sequence["Edges"]) -> "Edges":
-        """The edges of all parts, which have distances; one after the other."""
-        nobody = torch.empty(0, dtype=torch.int64)
-        nothing = torch.empty(0, dtype=torch.float64)
-        each = [(part.heads, part.tails, part.weights, part.distances) for part in parts]
-        columns = zip((nobody, nobody, nothing, nothing), *each, strict=True)
-        return Edges(*(torch.cat([one for one in column if one is not None]) for column in columns))
+        """The edges of all parts, one after the other; with distances where all have them."""
+        away = [part.distances for part in parts if part.distances is not None]
+        none, nothing = torch.empty(0, dtype=torch.int64), torch.empty(0, dtype=torch.float64)
+        return Edges(
+            torch.cat([none, *(part.heads for part in parts)]),
+            torch.cat([none, *(part.tails for part in parts)]),
+            torch.cat([nothing, *(part.weights for part in parts)]),
+            torch.cat([nothing, *away]) if len(away) == len(parts) else None,
+        )
 
     @property
     def reversed(self) -> "Edges":
@@ -235,11 +265,4 @@ def blocks(graph: Graph, columns: list[int]) -> Iterator[Graph]:
     """
     for first, last in itertools.pairwise(columns):
         here = graph.edges.some((graph.ends >= first) & (graph.ends < last))
-        yield _rows_of(replace(here, tails=here.tails - first), len(graph), last - first)
-
-
-def _rows_of(edges: Edges, rows: int, nodes: int) -> Graph:
-    """The graph of edges that are sorted."""
-    counts = torch.bincount(edges.heads, minlength=rows)
-    starts = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    return Graph(starts, edges.tails, edges.weights, edges.distances, nodes)
+        yield Graph.of_sorted(replace(here, tails=here.tails - first), len(graph), last - first)

@@ -26,12 +26,10 @@ STEPS = 50
 HALVINGS = 20
 SETTLED = 1e-7  # a change of the linear predictor after which the next, its square, is rounding
 LEAST = 1e-30  # a curvature that is left where rounding leaves none
-SAFE = 1.5  # a change of the linear predictor with which a step of Newton goes downhill, see above
-WEAK = (
-    1e-4  # a squared pivot of a matrix too near to a singular one for second derivatives in single precision
-)
-ROUGH = 1e-3  # a change in single precision after which the next step is in double
-FINE = 1e-6  # a change after which the next, at most 1e-3 of it, is rounding
+SAFE = 1.75  # a change of the linear predictor with which a step of Newton goes downhill, see above
+WEAK = 1e-3  # a squared pivot of a matrix too near to a singular one for single precision
+ROUGH = 3e-3  # a change in single precision after which the next step is in double
+FINE = 1e-5  # a change after which the next is less than 1e-8, mostly 1e-11
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,9 @@ class Problem:
         return Problem(self.family, *parts, self.ridge, own, query)
 
     def start(self) -> tuple[State, Tensor, Tensor]:
-        """The constant model, its mean [q], and where it is the answer: at an edge, or without any [q]."""
+        """The constant model (without its loss), its mean [q], and where it is the answer: at an edge, or
+        without any [q].
+        """
         mean = (self.weights * self.targets).sum(1)
         link = self.family.link(mean)
         usable = self.near.sum((1, 2)).isfinite()  # a sum may overflow where all are
@@ -108,7 +108,7 @@ class Problem:
         if self.offsets is not None:  # less their mean
             beta[:, 0] -= (self.weights * self.offsets).sum(1)
             eta = beta[:, :1] + self.offsets
-        return State(eta, beta, self.loss(eta, beta), torch.zeros_like(over)), mean, over
+        return State(eta, beta, torch.zeros_like(mean), torch.zeros_like(over)), mean, over
 
     def loss(self, eta: Tensor, beta: Tensor) -> Tensor:
         """What is minimised [q]."""
@@ -167,7 +167,7 @@ class Walk:
     eta : Tensor [q, k]
         The linear predictor at the neighbors.
     done, weak : Tensor [q] bool
-        Which need no more steps, and which can take none of these.
+        Which need no more steps, and which are not for steps of this kind.
     """
 
     theta: Tensor
@@ -244,11 +244,10 @@ def minimum(problem: Problem) -> tuple[State, Tensor, Tensor, Tensor]:
     [q], and which queries settled [q].
     """
     state, constant, edge = problem.start()
+    done = edge
     if problem.near.shape[2] < problem.near.shape[1]:
-        state, done, weak = _quickly(problem, state, edge)
-    else:
-        done, weak = edge, ~edge
-    rest = weak.nonzero()[:, 0]
+        state, done = _quickly(problem, state, edge)
+    rest = (~done).nonzero()[:, 0]
     if len(rest):
         part, settled = _carefully(problem.at(rest))
         state, done = state.put(rest, part), done.index_copy(0, rest, settled)
@@ -257,6 +256,7 @@ def minimum(problem: Problem) -> tuple[State, Tensor, Tensor, Tensor]:
 
 def _carefully(problem: Problem) -> tuple[State, Tensor]:
     state, _, done = problem.start()
+    state = replace(state, loss=problem.loss(state.eta, state.beta))
     for _ in range(STEPS):
         new = problem.step(state)
         change = _change(state.eta, new.eta, problem.weights) + _change(state.beta, new.beta)
@@ -267,21 +267,20 @@ def _carefully(problem: Problem) -> tuple[State, Tensor]:
     return state, done
 
 
-def _quickly(problem: Problem, start: State, edge: Tensor) -> tuple[State, Tensor, Tensor]:
-    """Newton's steps from the constant model, most of them in single precision; which queries settled, and
-    which are left for `_carefully`.
+def _quickly(problem: Problem, start: State, edge: Tensor) -> tuple[State, Tensor]:
+    """Newton's steps from the constant model, most of them in single precision, and which queries settled;
+    the others are left for `_carefully`.
     """
-    centred, weak = Centred.of(problem), torch.zeros_like(edge)
-    rough = Walk(start.beta.float(), start.eta.float(), edge, weak)
+    centred = Centred.of(problem)
+    rough = Walk(start.beta.float(), start.eta.float(), edge, torch.zeros_like(edge))
     rough = centred.single.steps(rough, ROUGH)
     theta = rough.theta.double()
     eta = torch.bmm(theta[:, None], centred.rows)[:, 0]
     eta = eta if problem.offsets is None else eta + problem.offsets
-    fine = centred.steps(Walk(theta, eta, edge | ~rough.done, rough.weak), FINE)
-    done, weak = rough.done & (fine.done | edge) & ~fine.weak, fine.weak
+    fine = centred.steps(Walk(theta, eta, edge, ~rough.done), FINE)
     value = fine.theta[:, :1] - (centred.center * fine.theta[:, 1:]).sum(1, keepdim=True)
     beta = torch.cat([value, fine.theta[:, 1:]], 1)
-    return start.where(edge, State(fine.eta, beta, start.loss, torch.zeros_like(edge))), done, weak
+    return start.where(edge, State(fine.eta, beta, start.loss, torch.zeros_like(edge))), fine.done
 
 
 def _change(old: Tensor, new: Tensor, weights: Tensor | None = None) -> Tensor:

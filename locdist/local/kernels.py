@@ -1,5 +1,6 @@
 """How much each neighbor counts: kernels by their names, their products, and normalized weights."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -30,9 +31,11 @@ __all__ = [
     "Gaussian",
     "Group",
     "Kernel",
+    "Mixture",
     "Nearest",
     "Product",
     "Uniform",
+    "bandwidth_spec",
     "kernel",
     "kernel_spec",
     "log_weights",
@@ -112,6 +115,46 @@ class Product(Kernel):
         return parts
 
 
+@dataclass(frozen=True)
+class Mixture(Kernel):
+    """The mean of normalized kernels: sum_l v_l K_l(j) / sum_i K_l(i) over the neighbors.
+
+    With it the local mean is the mean of local means, one for each kernel.
+
+    Parameters
+    ----------
+    parts : tuple of (float, Kernel)
+        Weights v >= 0, which are brought to the sum one.
+    """
+
+    parts: tuple[tuple[float, Kernel], ...] = ()
+    name: ClassVar[str] = "mixture"
+    absolute: ClassVar[bool] = False
+    adaptive: ClassVar[bool] = True  # what a kernel is normalized by is only known of neighbors
+
+    def __post_init__(self) -> None:
+        total = math.fsum(share for share, _ in self.parts)
+        good = all(share >= 0 and not isinstance(part, DotProduct | Mixture) for share, part in self.parts)
+        if not good or not 0 < total < math.inf:
+            expected = "kernels of a distance with weights of 0 or more, not all 0"
+            raise UsageError(expected, repr(self.parts), "Give {weight, kernel, bandwidth} of each.")
+        shares = tuple((share / total, part) for share, part in self.parts)
+        object.__setattr__(self, "parts", shares)
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.needs for _, part in self.parts))
+
+    def log_weights(self, hood: Neighborhood) -> Tensor:
+        mixed = sum(share * weigh(part, hood).weights for share, part in self.parts)
+        assert isinstance(mixed, Tensor)
+        # row weights, which come later, are in there already
+        return mixed.log() if hood.row_weights is None else mixed.log() - hood.row_weights.double().log()
+
+    def log_volume(self, hood: Neighborhood) -> Tensor:
+        raise UsageError("a kernel with an integral", repr(self.name), "A density takes a single kernel.")
+
+
 _ALL: tuple[type[Kernel], ...] = (
     Uniform,
     Triangular,
@@ -133,7 +176,8 @@ def kernel(choice: str | Mapping[str, Any] | Kernel, bandwidth: object = None) -
     ----------
     choice : str, mapping or Kernel
         A name of `KERNELS`; {"product": [{"columns": 2, "kernel": "bisquare", "bandwidth": "nearest"}, ...]};
-        or a kernel, which is returned as it is.
+        {"mixture": [{"weight": 0.3, "kernel": "gaussian", "bandwidth": 0.5}, ...]}; or a kernel, which is
+        returned as it is.
     bandwidth : float, "nearest", {"nearest": scale}, {"sample-point": rank} or one of their classes, optional
         None takes the kernel's default.
 
@@ -143,7 +187,7 @@ def kernel(choice: str | Mapping[str, Any] | Kernel, bandwidth: object = None) -
         If the name is unknown, the bandwidth is wrong, or a kernel and another bandwidth are both given.
     """
     if isinstance(choice, Mapping):
-        choice = _product(choice)
+        choice = _mixture(choice) if "mixture" in choice else _product(choice)
     if isinstance(choice, Kernel):
         if bandwidth is None or parse_bandwidth(bandwidth) == choice.bandwidth:
             return choice
@@ -156,22 +200,42 @@ def kernel(choice: str | Mapping[str, Any] | Kernel, bandwidth: object = None) -
 
 
 def _product(choice: Mapping[str, Any]) -> Product:
-    given: Any = choice.get("product")
-    listed = given if isinstance(given, list | tuple) else [given]
-    known = {"columns", "kernel", "bandwidth"}
-    if set(choice) != {"product"} or not all(
-        isinstance(each, Mapping) and set(each) <= known for each in listed
-    ):
-        expected = 'the name of a kernel, or {"product": [{"columns": 2, "kernel": "gaussian"}, ...]}'
-        raise UsageError(expected, repr(choice), "Each group may have a bandwidth, too.")
-    groups = [
-        (each.get("columns", 0), each.get("kernel", "tricube"), each.get("bandwidth")) for each in listed
-    ]
-    return Product(groups=tuple(Group(columns, kernel(name, width)) for columns, name, width in groups))
+    example = '{"product": [{"columns": 2, "kernel": "gaussian"}, ...]}'
+    listed = _listed(choice, "product", "columns", example)
+    kernels = [kernel(each.get("kernel", "tricube"), each.get("bandwidth")) for each in listed]
+    return Product(
+        groups=tuple(Group(each.get("columns", 0), one) for each, one in zip(listed, kernels, strict=True))
+    )
+
+
+def _mixture(choice: Mapping[str, Any]) -> Mixture:
+    example = '{"mixture": [{"weight": 0.3, "kernel": "gaussian", "bandwidth": 0.5}, ...]}'
+    listed = _listed(choice, "mixture", "weight", example)
+    kernels = [kernel(each.get("kernel", "tricube"), each.get("bandwidth")) for each in listed]
+    return Mixture(
+        parts=tuple((float(each.get("weight", 1.0)), one) for each, one in zip(listed, kernels, strict=True))
+    )
+
+
+def _listed(choice: Mapping[str, Any], name: str, own: str, example: str) -> list[Mapping[str, Any]]:
+    """The parts of a composed kernel; UsageError where they are not as they should be."""
+    given: Any = choice.get(name)
+    listed = list(given) if isinstance(given, list | tuple) else [given]
+    good = all(isinstance(each, Mapping) and set(each) <= {own, "kernel", "bandwidth"} for each in listed)
+    if set(choice) != {name} or not good:
+        expected = f"the name of a kernel, or {example}"
+        raise UsageError(expected, repr(choice), "Each part may have a bandwidth, too.")
+    return listed
 
 
 def kernel_spec(kernel: Kernel) -> str | dict[str, Any]:
     """The kernel without its bandwidth as JSON; of a product with those of its groups."""
+    if isinstance(kernel, Mixture):
+        shares = [
+            {"weight": share, "kernel": kernel_spec(part), "bandwidth": bandwidth_spec(part)}
+            for share, part in kernel.parts
+        ]
+        return {"mixture": shares}
     if not isinstance(kernel, Product):
         return kernel.name
     groups = [
@@ -183,6 +247,11 @@ def kernel_spec(kernel: Kernel) -> str | dict[str, Any]:
         for group in kernel.groups
     ]
     return {"product": groups}
+
+
+def bandwidth_spec(kernel: Kernel) -> float | dict[str, float] | None:
+    """The bandwidth of a kernel as JSON; None where its parts have their own."""
+    return None if isinstance(kernel, Product | Mixture) else spec(kernel.bandwidth)
 
 
 @dataclass(frozen=True)

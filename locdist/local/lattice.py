@@ -15,7 +15,8 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local.answers import Answers, Status
 from locdist.local.layer import Index, Layer
-from locdist.local.loops import Replace, Update
+from locdist.local.loops import Update
+from locdist.local.modes import distinct, located
 from locdist.local.moments import Batch
 from locdist.local.neighborhood import Neighborhood
 
@@ -88,7 +89,7 @@ class Lattice:
 
     layer: Layer
     side: float
-    update: Update = Replace()
+    update: Update
 
     def __post_init__(self) -> None:
         if isinstance(self.side, bool) or not 0 < self.side < float("inf"):
@@ -130,7 +131,7 @@ class Lattice:
         return answers.refuse(lost, Status.BAD_QUERY) if lost.any() else answers
 
     def _moved(self, index: Index, some: Index, at: Tensor, want: frozenset[str], device: str) -> Answers:
-        """Answers whose values are where points [c, d] are led; of those without an answer they themselves."""
+        """Answers whose values are where points [c, d] are led; without an answer they stay."""
         found = self.layer(some, at, want=want, device=device)
         alone = (found.status >= int(Status.EMPTY)).nonzero()[:, 0]
         if len(alone) and some is not index:
@@ -163,13 +164,13 @@ def followed(step: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Tensor, T
         The cells that were asked, in that order, and which of them each path ends in.
     """
     cells, onto = start[:0], start[:0]
-    fresh = start.unique(dim=0)
+    fresh, _ = distinct(start)
     while len(fresh):
         found = step(fresh)
         cells, onto = torch.cat([cells, fresh]), torch.cat([onto, found])
         fresh = _new(found, cells)
-    _, place = torch.cat([cells, onto, start]).unique(dim=0, return_inverse=True)
-    here, there, begin = place.split([len(cells), len(onto), len(start)])
+    _, place = distinct(torch.cat([cells, onto, start]))
+    here, there, begin = place[: len(cells)], place[len(cells) : 2 * len(cells)], place[2 * len(cells) :]
     after = torch.empty_like(here).scatter_(0, here, there)
     lowest = torch.minimum(torch.arange(len(after)), after)
     for _ in range(max(1, len(after)).bit_length() + 1):
@@ -177,8 +178,7 @@ def followed(step: Callable[[Tensor], Tensor], start: Tensor) -> tuple[Tensor, T
     return cells, here.argsort()[lowest[after[begin]]]
 
 
-def _new(found: Tensor, cells: Tensor) -> Tensor:
-    """The distinct cells among `found` [f, d] that are not in `cells` [c, d], which are distinct."""
-    distinct = found.unique(dim=0)
-    _, place, counts = torch.cat([cells, distinct]).unique(dim=0, return_inverse=True, return_counts=True)
-    return distinct[counts[place[len(cells) :]] == 1]
+def _new(found: Tensor, known: Tensor) -> Tensor:
+    """The distinct cells among `found` [f, d] that are not `known` [c, d], which are distinct."""
+    rows, _ = distinct(found)
+    return rows[located(rows, known) < 0]

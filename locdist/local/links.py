@@ -77,7 +77,7 @@ class Links:
         parts, found = list[Edges](), torch.zeros(len(ids), dtype=torch.int64)
         asked = _themselves(index, ids)
         for places, hood in self._found(index, asked, own, rows):
-            for tile in torch.arange(len(places)).split(max(1, min(TILE, PAIRS // hood.ids.shape[1]))):
+            for tile in torch.split(torch.arange(len(places)), max(1, min(TILE, PAIRS // hood.ids.shape[1]))):
                 edges = self._weighed(index, asked.rows(places[tile]), hood.rows(tile))
                 parts.append(replace(edges, heads=places[tile][edges.heads]))
             found[places] = hood.found.sum(1)
@@ -93,7 +93,7 @@ class Links:
         left, k = torch.arange(len(own)), most if self.radius is None else min(FIRST, most)
         while len(left):
             later = []
-            for places in left.split(max(1, PAIRS // k)):
+            for places in torch.split(left, max(1, PAIRS // k)):
                 hood = _ordered(index.search(asked.keys[places, 0], k, own[places]))
                 inside = self._inside(hood)
                 more = inside[:, -1] if k < most else torch.zeros(len(places), dtype=torch.bool)

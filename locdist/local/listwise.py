@@ -19,9 +19,9 @@ class Listwise(LocalModel):
 
     Values are, with m features: the value at the query [1]; intercept and slopes [1 + m]; their variances, as
     multiples of the targets' variance for `Linear` [1 + m]; the condition number of the weighed design
-    W [1, X] whose columns have length one (Belsley, Kuh, Welsch, *Regression Diagnostics*, 1980) [1]; and the variance inflation
-    factors, the diagonal of the inverse of the weighed correlations [m] (Wheeler and Tiefelsdorf, Journal of
-    Geographical Systems 7, 2005).
+    W [1, X] whose columns have length one (Belsley, Kuh, Welsch, *Regression Diagnostics*, 1980) [1]; and the
+    variance inflation factors, the diagonal of the inverse of the weighed correlations [m] (Wheeler and
+    Tiefelsdorf, Journal of Geographical Systems 7, 2005).
 
     Parameters
     ----------

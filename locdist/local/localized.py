@@ -97,8 +97,15 @@ class Localized(LocalModel):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", penalty(self.ridge))
 
+    @property
+    def slopes(self) -> bool:
+        return self.function.polynomial and len(self.function.start(1)) > 1
+
     def parameters(self, features: Sequence[str]) -> tuple[str, ...]:
-        return ("value", *self.function.names(features))
+        count = len(self.function.start(len(features)))
+        if self.function.polynomial:
+            return ("value", *features)[:count]
+        return ("value", *map(str, range(1, 1 + count)))
 
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
         assert hood.features is not None
@@ -112,7 +119,7 @@ class Localized(LocalModel):
         values, thetas, statuses = (torch.stack(part, -1) for part in zip(*parts, strict=True))
         answers = answered(values, weights, statuses.amax(1), hood, weights, want)
         if "coefficients" in want:
-            told = torch.cat([values[:, None], thetas], 1)
+            told = thetas if self.function.polynomial else torch.cat([values[:, None], thetas], 1)
             answers = with_errors(answers, told, torch.full_like(told, float("nan")), want - {"spread"})
         return valued(answers)
 
@@ -121,7 +128,8 @@ class Localized(LocalModel):
         good = self.written.inside(targets).all(1) & near.isfinite().all(2).all(1)
         near = near.masked_fill(~good[:, None, None], 0.0)
         targets = targets.masked_fill(~good[:, None], 1.0)
-        function, start = self.function.fresh(), self.function.start(near.shape[2]).to(near)
+        function = self.function.fresh(near.device)
+        start = self.function.start(near.shape[2]).to(near)
         ridge = torch.full_like(start, self.ridge)
         ridge[: self.function.free(near.shape[2])] = 0.0
         risk = Risk(function, self.written.fresh(), near, targets, weights, start, ridge)

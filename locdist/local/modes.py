@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 _ROWS = 1024  # places that are compared with each other at once
+_PAIRS = 1 << 22  # distances held at once
 
 
 def ranked(places: Tensor, heights: Tensor) -> Tensor:
@@ -55,13 +56,48 @@ def nearest(places: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
     """
     if not len(others):
         return places.new_full((len(places),), float("inf")), torch.full((len(places),), -1)
-    parts = [apart(rows, others) for rows in places.split(max(1, (1 << 22) // len(others)))]
-    found = [part.min(1) for part in parts]
-    if not found:
-        return places.new_zeros(0), torch.zeros(0, dtype=torch.int64)
+    size = max(1, _PAIRS // len(others))
+    starts = range(0, max(1, len(places)), size)
+    found = [apart(places[start : start + size], others).min(1) for start in starts]
     return torch.cat([each.values for each in found]), torch.cat([each.indices for each in found])
 
 
 def apart(places: Tensor, others: Tensor) -> Tensor:
     """Distances [n, m]; of differences, not of products, which lose the digits of small ones."""
     return torch.cdist(places.double(), others.double(), compute_mode="donot_use_mm_for_euclid_dist")
+
+
+def cells(places: Tensor, side: float) -> Tensor:
+    """The cell [n, d] int64 of a lattice that each place [n, d] lies in."""
+    return (places / side).round().long()
+
+
+def gathered(places: Tensor, heights: Tensor, counts: Tensor, side: float) -> tuple[Tensor, Tensor]:
+    """The places that stand for those in the same cell of a lattice: the first of them in their ranks.
+
+    Returns
+    -------
+    Tensor [m] int64, Tensor [m]
+        Which ones, ranked, and the sum of the counts in their cells.
+    """
+    order = ranked(places, heights)
+    _, inside = distinct(cells(places[order], side))
+    number = int(inside.max()) + 1 if len(inside) else 0
+    first = torch.full((number,), len(order)).scatter_reduce_(0, inside, torch.arange(len(order)), "amin")
+    whole = torch.zeros(number, dtype=counts.dtype).index_add_(0, inside, counts[order])
+    ranks = first.argsort()
+    return order[first[ranks]], whole[ranks]
+
+
+def located(asked: Tensor, known: Tensor) -> Tensor:
+    """Which of the known cells [m, d], which are distinct, each asked cell [n, d] is; -1 for none."""
+    _, place = distinct(torch.cat([known, asked]))
+    which = torch.full((len(known) + len(asked),), -1)
+    which[place[: len(known)]] = torch.arange(len(known))
+    return which[place[len(known) :]]
+
+
+def distinct(cells: Tensor) -> tuple[Tensor, Tensor]:
+    """The distinct rows of cells [n, d], in their order, and which of them each is [n]."""
+    rows, place = torch.unique(cells, dim=0, return_inverse=True)
+    return rows, place

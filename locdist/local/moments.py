@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from locdist.local.kernels import LOWEST, Kernel
+from locdist.local.metrics import distances
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.sphere import arcs
 from locdist.local.solve import WEAK, factored, inverse
 
 _QUERIES = 32  # of a tile, whose products of terms fit the cache with so many numbers:
@@ -79,13 +79,13 @@ class Batch:
         direction, and a query's own row.
         """
         shape = (len(asked.queries), len(self.rows))
-        distances = _distances(asked.queries, self.keys, metric)
-        missing = distances.isnan() if metric == "cosine" else None
+        away = distances(asked.queries, self.keys, metric)
+        missing = away.isnan() if metric == "cosine" else None
         if asked.own is not None:
             own = self.rows == asked.own[:, None]
             missing = own if missing is None else missing | own
         hood = Neighborhood(
-            distances,
+            away,
             self.rows.expand(shape),
             queries=asked.queries,
             keys=self.keys.expand(*shape, -1),
@@ -113,17 +113,6 @@ class Asked:
             Asked(self.queries[span], self.features[span], None if self.own is None else self.own[span])
             for span in spans
         ]
-
-
-def _distances(queries: Tensor, keys: Tensor, metric: str) -> Tensor:
-    if metric == "ip":
-        return -(queries.double() @ keys.double().mT)
-    if metric == "cosine":
-        queries = queries / torch.linalg.vector_norm(queries, dim=1, keepdim=True)
-    # differences, not products: a product loses half the digits of small distances
-    exact = "donot_use_mm_for_euclid_dist"
-    squares = torch.cdist(queries.double(), keys.double(), compute_mode=exact).square_()
-    return arcs(squares) if metric == "haversine" else squares
 
 
 @dataclass(frozen=True)
@@ -194,7 +183,6 @@ class Sums:
     @staticmethod
     def concatenate(parts: list["Sums"]) -> "Sums":
         """The sums of the queries of all parts."""
-
         each = ("peak", "products", "targets", "squares", "doubled", "support")
         there = [name for name in each if getattr(parts[0], name) is not None]
         joined: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in there}

@@ -85,12 +85,15 @@ class Kriging(Objective):
         matrix = variance * self._likeness(at, apart) + constant + at["linear"].exp() * gram
         matrix = matrix + torch.diag_embed(noise.expand_as(square))
         cross = variance * self._likeness(at, square) + constant
-        solved = torch.linalg.solve_triangular(
-            _root(matrix), torch.cat([cross[:, :, None], targets], 2), upper=False
-        )
-        direction, rest = solved[:, :, :1], solved[:, :, 1:]
-        mean = torch.bmm(direction.mT, rest)[:, 0]
-        left = variance + constant + noise - direction.square().sum(1)
+        factor, right = _root(matrix.detach()), torch.cat([cross[:, :, None], targets], 2)
+        solved = torch.cholesky_solve(right.detach(), factor)
+        # with A^-1 c and A^-1 y held fixed these sums have the values and the gradients of c'A^-1 y and
+        # c'A^-1 c: nothing has to be differentiated through a factorization
+        direction, dual = solved[:, :, :1], solved[:, :, 1:]
+        through, along = torch.bmm(direction.mT, matrix), cross[:, None]
+        mean = (torch.bmm(direction.mT, targets) + torch.bmm(along - through, dual))[:, 0]
+        known = torch.bmm(2 * along - through, direction)[:, 0]
+        left = variance + constant + noise - known
         losses: Tensor = (own - mean).square() / left + (2 * math.pi * left).log()
         return losses.mean(1) / 2
 

@@ -72,16 +72,17 @@ class Parametric(ABC):
         """Parameters [c] to begin with, for m features, float64."""
 
     @abstractmethod
-    def fresh(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The function of features [k, m] and parameters [c] to numbers [k]; for one thread."""
+    def fresh(self, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
+        """The function of features [k, m] and parameters [c] to numbers [k], all there; for one thread."""
 
     def free(self, m: int) -> int:
         """How many of the first parameters a ridge leaves alone."""
         return 0
 
-    def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        """Names of the parameters."""
-        return tuple(map(str, range(1, 1 + len(self.start(len(features))))))
+    @property
+    def polynomial(self) -> bool:
+        """Whether the first parameter is the number at the query, and those after it slopes by feature."""
+        return False
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Polynomials(Parametric):
     def start(self, m: int) -> Tensor:
         return torch.zeros(1 + m * self.degree, dtype=torch.float64)
 
-    def fresh(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def fresh(self, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
         if self.degree == 0:
             return lambda x, theta: theta[:1].expand(len(x))
         return lambda x, theta: theta[0] + x @ theta[1:]
@@ -101,8 +102,9 @@ class Polynomials(Parametric):
     def free(self, m: int) -> int:
         return 1
 
-    def names(self, features: Sequence[str]) -> tuple[str, ...]:
-        return ("constant", *features[: len(features) * self.degree])
+    @property
+    def polynomial(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,7 @@ class Function(Parametric):
     def start(self, m: int) -> Tensor:
         return torch.tensor(self.parameters, dtype=torch.float64)
 
-    def fresh(self) -> Callable[[Tensor, Tensor], Tensor]:
+    def fresh(self, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
         single: Callable[..., Tensor] = called(self.function)
         each = torch.func.vmap(lambda x, theta: single(x, theta).reshape(()), in_dims=(0, None))
         return lambda x, theta: each(x, theta)
@@ -141,8 +143,9 @@ class Network(Parametric):
         parts = [part.detach().reshape(-1).double() for part in called(self.module).parameters()]
         return torch.cat(parts)
 
-    def fresh(self) -> Callable[[Tensor, Tensor], Tensor]:
-        module = copy.deepcopy(called(self.module)).double().eval()  # a call borrows the module's parameters
+    def fresh(self, device: torch.device) -> Callable[[Tensor, Tensor], Tensor]:
+        module = copy.deepcopy(called(self.module))  # a call borrows the module's parameters
+        module = module.to(device).double().eval()
         shapes = {name: part.shape for name, part in module.named_parameters()}
         sizes = [math.prod(shape) for shape in shapes.values()]
 

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from locdist.local.kernels import Kernel, log_weights
+from locdist.local.metrics import distances
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.solve import WEAK, factored
-from locdist.local.sphere import arcs
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,10 @@ class Everyone:
     def around(self, rows: Tensor) -> Neighborhood:
         """All rows as neighbors of some of them, in the order of their ids."""
         at = self.keys[rows].double()
-        away = torch.cdist(at, self.keys.double(), compute_mode="donot_use_mm_for_euclid_dist").square_()
-        distances = arcs(away) if self.metric == "haversine" else away
-        ids = torch.arange(len(self.keys)).expand_as(distances)
-        weights = None if self.weights is None else self.weights.expand_as(distances)
-        return Neighborhood(distances, ids, at, row_weights=weights)
+        away = distances(at, self.keys, self.metric)
+        ids = torch.arange(len(self.keys)).expand_as(away)
+        weights = None if self.weights is None else self.weights.expand_as(away)
+        return Neighborhood(away, ids, at, row_weights=weights)
 
     def fitted(self, kernel: Kernel, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Values, leverages, effective numbers of neighbors of some rows [q]; nan where digits are lost."""

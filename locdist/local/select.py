@@ -28,6 +28,7 @@ MEANS = ("loo", "log-likelihood")
 INFORMATION = ("aicc", "aic", "bic", "gcv")
 CRITERIA = (*MEANS, *INFORMATION)
 RATIO = 0.38197  # of the golden section, 1 - (sqrt(5) - 1) / 2, to the digits of GWR software
+_NOTHING = 1e-8  # a leverage of one, but for rounding
 _CLIP = 1e-15  # no probability is nearer to 0 in a logarithm
 _TRACED = (LinearSmoother, GaussianProcess, KernelRidge, GeneralizedLinear)
 
@@ -153,8 +154,13 @@ def _losses(model: LocalModel, answers: Answers, truth: Tensor, leverage: Tensor
 
 
 def squares(values: Tensor, truth: Tensor, leverage: Tensor, criterion: str) -> Tensor:
-    """Squared residuals [s], leave-one-out where the criterion is a mean."""
-    return ((truth - values) / (1 - leverage if criterion in MEANS else 1.0)).square()
+    """Squared residuals [s], leave-one-out where the criterion is a mean; nan where without the row itself
+    nothing is left to fit.
+    """
+    if criterion not in MEANS:
+        return (truth - values).square()
+    left = 1 - leverage
+    return ((truth - values) / left.masked_fill(left < _NOTHING, float("nan"))).square()
 
 
 def score(judged: Judged, truth: Tensor, criterion: str, rows: int, likelihood: bool) -> Score:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import Answers
-from locdist.local.bandwidths import Nearest, SamplePoint, spec
-from locdist.local.kernels import Product, kernel, kernel_spec
+from locdist.local.bandwidths import Nearest, SamplePoint
+from locdist.local.kernels import bandwidth_spec, kernel, kernel_spec
 from locdist.local.layer import Index, Layer
 from locdist.local.loops import QueryLoop
 from locdist.local.models import LocalModel
@@ -46,6 +46,9 @@ class Method:
         For each level the multiple of the spread that holds that share of new targets, as `tune` measured it.
     loop : QueryLoop, optional
         How the layer is fed back to itself.
+    map : str
+        Fingerprint of the map of the key that the numbers were learned with, and that an index must have;
+        empty for any index.
 
     Examples
     --------
@@ -60,6 +63,7 @@ class Method:
     layer: Layer
     intervals: tuple[tuple[float, float], ...] = ()
     loop: QueryLoop | None = None
+    map: str = ""
 
     def __post_init__(self) -> None:
         told = tuple((name, plain(value)) for name, value in self.parameters)
@@ -118,9 +122,15 @@ class Method:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """JSON: the name, the parameters, and intervals if there are any; `method(spec)` makes it again."""
-        more = {"intervals": [list(pair) for pair in self.intervals]} if self.intervals else {}
-        return {"name": self.name, **dict(self.parameters), **more}
+        """JSON: the name, the parameters, and intervals and map if there are any; `method(spec)` makes it
+        again.
+        """
+        more = {"intervals": [list(pair) for pair in self.intervals], "map": self.map}
+        return {
+            "name": self.name,
+            **dict(self.parameters),
+            **{key: each for key, each in more.items() if each},
+        }
 
 
 def plain(value: Any) -> Any:
@@ -141,8 +151,7 @@ def local_method(
     """
     layer = Layer(k, kernel(chosen, bandwidth), model, leave_one_out=True)
     told = chosen if isinstance(chosen, str) else kernel_spec(layer.kernel)
-    own = None if isinstance(layer.kernel, Product) else spec(layer.kernel.bandwidth)
-    common = {"k": k, "kernel": told, "bandwidth": own}
+    common = {"k": k, "kernel": told, "bandwidth": bandwidth_spec(layer.kernel)}
     return Method(name, tuple((common | dict(parameters)).items()), layer)
 
 

@@ -22,6 +22,7 @@ from locdist.methods.localized import localize_by_name
 from locdist.methods.method import Bandwidth, KernelChoice, Method, Registry, local_method
 from locdist.methods.moving import denoise, hopfield, mean_shift
 from locdist.methods.shape import barycenter, local_pca
+from locdist.methods.shrinking import local_bayes
 
 
 def local_mean(
@@ -37,7 +38,9 @@ def local_mean(
     kernel : str or mapping
         "uniform", "triangular", "epanechnikov", "biweight" ("bisquare"), "tricube", "gaussian", "laplace"
         ("exponential") or "dot-product". {"product": [{"columns": 2, "kernel": "tricube", "bandwidth": 0.5},
-        ...]} multiplies kernels, each of the distance in the next columns of the key.
+        ...]} multiplies kernels, each of the distance in the next columns of the key. {"mixture": [{"weight":
+        0.3, "kernel": "gaussian", "bandwidth": 0.5}, ...]} is the mean of normalized kernels (`mix_kernels`
+        finds the weights).
     bandwidth : float, "nearest", {"nearest": scale}, {"sample-point": rank}, Nearest or SamplePoint
         In units of the (scaled) key; a multiple of the distance to the k-th neighbor (with "rank" to an
         earlier one); or of each row's distance to its own rank-th nearest row. Default: "nearest" (1 for
@@ -211,6 +214,7 @@ METHODS: Registry = {
     "mean-shift": mean_shift,
     "hopfield": hopfield,
     "denoise": denoise,
+    "local-bayes": local_bayes,
     "gwr": gwr,
 }
 
@@ -241,7 +245,7 @@ def method(choice: str | Mapping[str, Any] | Method, parameters: Mapping[str, An
     given.update(parameters or {})
     given = {key: method(each) if _is_method(each) else each for key, each in given.items()}
     name, intervals = given.pop("name", None), given.pop("intervals", ())
-    own = given.pop("own", False)
+    own, map = given.pop("own", False), given.pop("map", "")
     maker = METHODS[_known(str(name), METHODS, "method")]
     known = inspect.signature(maker).parameters
     for parameter in given:
@@ -256,7 +260,8 @@ def method(choice: str | Mapping[str, Any] | Method, parameters: Mapping[str, An
             f"{name} with {', '.join(required)}", f"only {sorted(given)}", f"Give {required[0]}."
         )
     made = maker(**given).counting() if own else maker(**given)
-    return replace(made, intervals=tuple(map(tuple, intervals))) if intervals else made
+    learned = tuple((level, multiple) for level, multiple in intervals)
+    return replace(made, intervals=learned, map=map) if learned or map else made
 
 
 def _is_method(given: object) -> bool:

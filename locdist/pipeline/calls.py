@@ -11,17 +11,39 @@ from locdist.data.store import Store
 from locdist.execute.events import Event, Listener, TaskFinished
 from locdist.jobs.asking.ask import REPORT
 from locdist.jobs.build_index import build_index
+from locdist.jobs.cluster import cluster
+from locdist.jobs.clustering.planned import plan_cluster
+from locdist.jobs.embed import embed
 from locdist.jobs.evaluate import ClassCount, Evaluation, evaluate
+from locdist.jobs.graph import graph
+from locdist.jobs.label import label
+from locdist.jobs.layers.planned import plan_move
+from locdist.jobs.move import move
 from locdist.jobs.neighbors import neighbors
+from locdist.jobs.network_plans import plan_embed, plan_graph, plan_label
 from locdist.jobs.plans import plan_index, plan_neighbors, plan_predict, plan_transform
 from locdist.jobs.predict import predict
 from locdist.jobs.status import status
 from locdist.jobs.transform import transform
+from locdist.methods.layered import layered_method
 from locdist.pipeline.choices import made
 from locdist.pipeline.inputs import Inputs
 from locdist.pipeline.meaning import INDEX, outs, scored
 from locdist.pipeline.report import StepPlan, StepReport, Told
-from locdist.pipeline.sections import Evaluate, File, Index, Neighbors, Predict, Transform
+from locdist.pipeline.sections import (
+    Cluster,
+    Embed,
+    Evaluate,
+    File,
+    Graph,
+    Label,
+    Move,
+    Neighbors,
+    Own,
+    Predict,
+    Transform,
+)
+from locdist.pipeline.supports import Index
 from locdist.search.layout import MANIFEST as INDEX_MANIFEST
 
 RESOLVED = "_locdist/pipeline.yaml"
@@ -161,6 +183,16 @@ def _call(file: File, number: int, inputs: Inputs) -> Call:
         return EvaluateCall(asked.name, "evaluate", out, ((by, out, REPORT),), asked)
     if isinstance(asked, Transform):
         return _transform(file, asked, inputs)
+    if isinstance(asked, Cluster):
+        return _cluster(file, asked, inputs)
+    if isinstance(asked, Move):
+        return _move(file, asked, inputs)
+    if isinstance(asked, Graph):
+        return _graph(file, asked, inputs)
+    if isinstance(asked, Label):
+        return _label(file, asked, inputs)
+    if isinstance(asked, Embed):
+        return _embed(file, asked, inputs)
     return _predict(file, asked, inputs) if isinstance(asked, Predict) else _neighbors(file, asked, inputs)
 
 
@@ -196,22 +228,66 @@ def _transform(file: File, asked: Transform, inputs: Inputs) -> Call:
     )  # fmt: skip
 
 
+def _cluster(file: File, asked: Cluster, inputs: Inputs) -> Call:
+    chosen = _chosen(asked, "grain", "sample", "radius", "least", "bad", "recall", "codes")
+    return JobCall(
+        asked.name, "cluster", asked.out, _reads(file, asked), cluster, plan_cluster,
+        lambda: (made(asked.method), inputs.support(asked.support), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _move(file: File, asked: Move, inputs: Inputs) -> Call:
+    chosen = _chosen(asked, "bad", "recall", "codes")
+    return JobCall(
+        asked.name, "move", asked.out, _reads(file, asked), move, plan_move,
+        lambda: (layered_method(asked.method), inputs.support(asked.support), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _graph(file: File, asked: Graph, inputs: Inputs) -> Call:
+    names = ("k", "radius", "kernel", "bandwidth", "symmetrize", "bad", "recall", "codes")
+    chosen = {name: getattr(asked, name) for name in names}
+    chosen["method"] = None if asked.method is None else made(asked.method)
+    return JobCall(
+        asked.name, "graph", asked.out, _reads(file, asked), graph, plan_graph,
+        lambda: (inputs.support(asked.support), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _label(file: File, asked: Label, inputs: Inputs) -> Call:
+    chosen = {"target": asked.target, "id": asked.id, "partitioned": asked.partitioned}
+    steps = [rows.step for rows in (asked.graph, asked.labels) if rows.step is not None]
+    return JobCall(
+        asked.name, "label", asked.out, tuple((step, outs(file)[step], REPORT) for step in steps), label,
+        plan_label,
+        lambda: (asked.method, inputs.place(asked.graph), inputs.rows(asked.labels), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _embed(file: File, asked: Embed, inputs: Inputs) -> Call:
+    chosen = {name: getattr(asked, name) for name in ("bad", "recall", "codes")}
+    return JobCall(
+        asked.name, "embed", asked.out, _reads(file, asked), embed, plan_embed,
+        lambda: (asked.method, inputs.support(asked.support), asked.out), chosen,
+    )  # fmt: skip
+
+
 def _place(file: File) -> str:
     """The folder of the index."""
     assert file.index is not None  # `meaning` has told a file that needs one
     return file.index.path
 
 
-def _chosen(asked: Predict | Neighbors | Transform, *names: str) -> dict[str, Any]:
+def _chosen(asked: Predict | Neighbors | Own, *names: str) -> dict[str, Any]:
     """The options of a verb, as its function takes them."""
     keep = asked.keep if asked.keep is None or "*" not in asked.keep else "*"
     return {"keep": keep, **{name: getattr(asked, name) for name in names}}
 
 
-def _reads(file: File, asked: Predict | Neighbors | Transform) -> tuple[tuple[str, str, str], ...]:
+def _reads(file: File, asked: Predict | Neighbors | Own) -> tuple[tuple[str, str, str], ...]:
     """What a step waits for: the index, and the step whose output it reads."""
-    needed = [] if isinstance(asked, Transform) else [(INDEX, _place(file), INDEX_MANIFEST)]
-    rows = asked.support if isinstance(asked, Transform) else asked.queries
+    needed = [] if isinstance(asked, Own) else [(INDEX, _place(file), INDEX_MANIFEST)]
+    rows = asked.support if isinstance(asked, Own) else asked.queries
     if rows is not None and rows.step is not None:
         needed.append((rows.step, outs(file)[rows.step], REPORT))
     return tuple(needed)

@@ -72,16 +72,36 @@ class Groups(Section):
     """Groups of columns, one after the other, that make up the key."""
 
 
+class Share(Section):
+    """A kernel of a mixture."""
+
+    weight: Annotated[float, Field(ge=0)] = 1.0
+    """How much it counts."""
+    kernel: str = "tricube"
+    """How distance becomes weight."""
+    bandwidth: _Bandwidth = "nearest"
+    """A distance, or adaptive."""
+
+
+class Shares(Section):
+    """The mean of normalized kernels."""
+
+    mixture: Annotated[tuple[Share, ...], Field(strict=False, min_length=1)]
+    """Kernels and their weights."""
+
+
 # Parameters of which the annotation says less than is known.
 _KINDS: dict[str, Any] = {
     "k": Annotated[int, Field(ge=1)],
-    "kernel": Literal[tuple(KERNELS)] | Groups,
+    "kernel": Literal[tuple(KERNELS)] | Groups | Shares,
+    "base": str | dict[str, Any],
     "bandwidth": _Bandwidth,
     "ridge": Annotated[float, Field(ge=0)],
 }
 _INTERVALS = (
     "Shares of new targets, each with the multiple of the spread that holds it: what `tune` measured."
 )
+_MAP = "Fingerprint of the map of the key that `tune` learned the method with."
 _OWN = "Whether a row of the support counts among its own neighbors, for the diagnostics of a `transform`."
 _PARAMETER = re.compile(r"^(\w+(?:, \w+)*)(?: : (.*))?$((?:\n {4}.*)*)", re.MULTILINE)
 _AS_IN = re.compile(r"As in `(\w+)`[.:]")
@@ -105,6 +125,7 @@ def _section(name: str, maker: Callable[..., Method]) -> type[Section]:
         described = Field(default=default, description=words or f"One of {among[1] if among else kind}.")
         fields[parameter.name] = (allowed if default is not None else allowed | None, described)
     fields["own"] = (bool | None, Field(default=None, description=_OWN))
+    fields["map"] = (str | None, Field(default=None, description=_MAP))
     fields["intervals"] = (list[list[float]] | None, Field(default=None, description=_INTERVALS))
     return create_model(name, __base__=Section, __doc__=_summary(maker), **fields)
 

@@ -8,7 +8,8 @@ from locdist.data.source import Source, source
 from locdist.errors import DataError, did_you_mean
 from locdist.pipeline.meaning import outs, scored
 from locdist.pipeline.mistakes import Mistake, Path
-from locdist.pipeline.sections import Evaluate, File, Neighbors, Predict, Rows, Support, Transform
+from locdist.pipeline.sections import Evaluate, File, Label, Neighbors, Own, Predict
+from locdist.pipeline.supports import Rows, Support
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,12 @@ class Inputs:
             path, content = ("steps", number, step.verb), step.content
             if isinstance(content, Predict | Neighbors):
                 found += self._kept((*path, "keep"), content.keep, content.queries or self.file.queries)
-            elif isinstance(content, Transform):
+            elif isinstance(content, Own):
                 if content.support is not None:
                     found += self._roles((*path, "support"), content.support)
                 found += self._kept((*path, "keep"), content.keep, content.support or self.file.support)
+            elif isinstance(content, Label):
+                found += self._labels(path, content)
             elif content.target is not None:
                 found += self._truth((*path, "target"), content, number)
         return found
@@ -94,10 +97,18 @@ class Inputs:
         if keep is not None and "*" not in keep and names is not None:
             yield from _missing(path, "an input column to keep", keep, names)
 
+    def _labels(self, path: Path, content: Label) -> Iterator[Mistake]:
+        """The columns of the labels."""
+        names = self._names(content.labels)
+        if names is not None:
+            yield from _missing((*path, "target"), "a column of the labels", content.target, names)
+        if names is not None and content.id is not None:
+            yield from _missing((*path, "id"), "a column of the labels", (content.id,), names)
+
     def _truth(self, path: Path, content: Evaluate, number: int) -> Iterator[Mistake]:
         """The column of the truth among those given, kept or asked."""
         by = next(step.content for step in self.file.steps if step.content.name == scored(self.file, number))
-        own = by.support or self.file.support if isinstance(by, Transform) else None
+        own = by.support or self.file.support if isinstance(by, Own) else None
         rows = own or getattr(by, "queries", None) or self.file.queries
         names = self._names(Rows(path=content.truth) if content.truth else rows)
         if names is not None and content.target is not None:

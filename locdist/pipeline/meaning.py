@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 from locdist.errors import did_you_mean
 from locdist.pipeline.mistakes import Mistake, Path
-from locdist.pipeline.sections import Evaluate, File, Neighbors, Predict, Transform
+from locdist.pipeline.sections import Evaluate, File, Label, Neighbors, Own, Predict, Transform
 
 INDEX = "index"  # what the build of the index is called among the steps
-_WRITING = (Predict, Neighbors, Transform)
-_SCORED = (Predict, Transform)
+WHOLE = (INDEX, "graph", "label", "embed")  # verbs in which no single row is bad
+_WRITING = Predict | Neighbors | Own | Label
+_SCORED = Predict | Transform
 
 
 def mistakes(file: File) -> list[Mistake]:
@@ -57,7 +58,7 @@ def _needs(file: File) -> Iterator[Mistake]:
                 yield Mistake(path, "a file with `index: {path: ...}`", "none", remedy)
             if (content.queries or file.queries) is None:
                 yield Mistake(path, "`queries: {path: ...}` in the step or in the file", "none", "Add them.")
-        elif isinstance(content, Transform) and (content.support or file.support) is None:
+        elif isinstance(content, Own) and (content.support or file.support) is None:
             wanted = "`support: {path: ..., key: ...}` in the step or in the file"
             yield Mistake(path, wanted, "none", "Add it.")
         elif isinstance(content, Evaluate) and scored(file, number) is None:
@@ -76,14 +77,19 @@ def _references(file: File) -> Iterator[Mistake]:
                 yield Mistake(("steps", number, step.verb, *path), wanted, repr(name), remedy)
 
 
-def _named(content: Predict | Neighbors | Transform | Evaluate) -> Iterator[tuple[Path, str]]:
+def _named(content: Predict | Neighbors | Own | Label | Evaluate) -> Iterator[tuple[Path, str]]:
     """The step that a step names, and where."""
     if isinstance(content, Evaluate):
         if content.step is not None:
             yield ("step",), content.step
         return
-    role = "support" if isinstance(content, Transform) else "queries"
-    rows = content.support if isinstance(content, Transform) else content.queries
+    if isinstance(content, Label):
+        for role, read in (("graph", content.graph), ("labels", content.labels)):
+            if read.step is not None:
+                yield (role, "step"), read.step
+        return
+    role = "support" if isinstance(content, Own) else "queries"
+    rows = content.support if isinstance(content, Own) else content.queries
     if rows is not None and rows.step is not None:
         yield (role, "step"), rows.step
 

@@ -156,7 +156,7 @@ class Pipeline:
         """Options of the run section that a step takes."""
         run = self.file.run
         told: dict[str, Any] = {"resources": self._resources()}
-        if run.max_bad is not None and step.verb != meaning.INDEX:
+        if run.max_bad is not None and step.verb not in meaning.WHOLE:
             told["max_bad"] = max_bad(run.max_bad)
         return told
 

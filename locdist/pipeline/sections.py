@@ -3,19 +3,20 @@
 What is wrong with a single section is found here; what does not fit together, in `meaning`.
 """
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
-from locdist.data.dataset import Roles
-from locdist.data.filesystems import refuse_credentials
 from locdist.errors import UsageError
-from locdist.jobs.chosen import read_map
-from locdist.pipeline.choices import TAG, Choice
-from locdist.pipeline.section import Columns, MaxBad, Memory, Place, Places, Section, Texts
+from locdist.methods.embedded import embed_method
+from locdist.methods.labels import label_method
+from locdist.methods.layered import layered_method
+from locdist.pipeline.choices import Choice
+from locdist.pipeline.running import Run
+from locdist.pipeline.section import Place, Places, Section, Texts
+from locdist.pipeline.supports import Bad, Codes, Index, Rows, Share, Support
 
-VERBS = ("predict", "neighbors", "transform", "evaluate")
-_PATH_OR_STEP = ConfigDict(json_schema_extra={"oneOf": [{"required": ["path"]}, {"required": ["step"]}]})
+VERBS = ("predict", "neighbors", "transform", "cluster", "move", "graph", "label", "embed", "evaluate")
 
 
 def _one_verb(schema: dict[str, Any]) -> None:
@@ -24,11 +25,6 @@ def _one_verb(schema: dict[str, Any]) -> None:
     for verb in schema["properties"].values():
         del verb["default"]
         verb.update(verb.pop("anyOf")[0])
-
-
-def _address(given: str) -> str:
-    refuse_credentials(given)
-    return given
 
 
 Name = Annotated[
@@ -42,6 +38,26 @@ Keep = Annotated[
         "none each row's file and its number in it."
     ),
 ]
+
+
+def _layered(given: str | dict[str, Any]) -> str | dict[str, Any]:
+    layered_method(given)
+    return given
+
+
+def _labeling(given: str | dict[str, Any]) -> str | dict[str, Any]:
+    label_method(given)
+    return given
+
+
+def _embedding(given: str | dict[str, Any]) -> str | dict[str, Any]:
+    embed_method(given)
+    return given
+
+
+Layered = Annotated[str | dict[str, Any], AfterValidator(_layered)]
+Labeling = Annotated[str | dict[str, Any], AfterValidator(_labeling)]
+Embedding = Annotated[str | dict[str, Any], AfterValidator(_embedding)]
 Extra = (
     Literal["spread", "interval", "effective", "coefficients", "parameters", "listwise"]
     | Annotated[str, Field(pattern=r"^interval=0?\.\d+$")]
@@ -61,124 +77,10 @@ Limit = Annotated[
     Annotated[int, Field(ge=1)] | None,
     Field(description="Only the first so many rows: a trial, into another folder."),
 ]
-Share = Annotated[float, Field(gt=0, le=1)]
 Recall = Annotated[
     Share | None,
     Field(description="Share of the true neighbors to find; the target of the index by default."),
 ]
-Codes = Annotated[
-    Literal["exact", "fp16", "flat"] | None,
-    Field(description="How the keys are kept for the search; chosen from their number and width by default."),
-]
-Bad = Annotated[
-    Literal["raise", "drop"],
-    Field(description="Support rows that cannot be used: an error that names them, or left out and counted."),
-]
-ScalingWord = Literal["standard", "none"]
-
-
-class ScalingOf(Section):
-    """Scaling of the key and of the features, each on its own."""
-
-    key: ScalingWord | None = None
-    """Of the key."""
-    features: ScalingWord | None = None
-    """Of the features."""
-
-
-Scaling = Annotated[
-    Annotated[ScalingWord, Tag(f"{TAG}both")] | Annotated[ScalingOf, Tag(f"{TAG}each")],
-    Discriminator(lambda given: f"{TAG}each" if isinstance(given, dict | ScalingOf) else f"{TAG}both"),
-]
-
-
-class Rows(Section):
-    """Where rows are: files, or what an earlier step wrote."""
-
-    model_config = _PATH_OR_STEP
-
-    path: Places | None = None
-    """A folder, a file, a pattern (data/2026-*/*.parquet), or a list of these. Relative to the working
-    directory.
-    """
-    step: str | None = None
-    """Instead: the name of an earlier step, whose output is read."""
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        _path_or_step(self.path, self.step)
-        return self
-
-
-class Support(Section):
-    """The rows that may be neighbors, and what their columns are for."""
-
-    model_config = _PATH_OR_STEP
-
-    path: Places | None = None
-    """A folder, a file, a pattern (data/2026-*/*.parquet), or a list of these. Relative to the working
-    directory.
-    """
-    step: str | None = None
-    """Instead, in a transform step: the name of an earlier step, whose output is read."""
-    key: Columns
-    """What says how far two rows are apart: a column, a list of columns, or columns with multipliers
-    ({longitude: 1, latitude: 1, rooms: 0.5}). Numbers, categories or vectors.
-    """
-    features: Columns | None = None
-    """What the local model is fitted on, written like the key; the key by default."""
-    target: Texts = ()
-    """What is predicted: a column or a list of columns."""
-    weight: str | None = None
-    """The column that says how much a row counts, 0 or more."""
-    offset: str | None = None
-    """The column that is added to the linear predictor of generalized linear models; queries have it too."""
-    id: str | None = None
-    """The column that names a row."""
-    scaling: Scaling | None = None
-    """standard or none, or of each role: {key: none, features: standard}. By default columns of numbers are
-    standardized, columns of vectors are not.
-    """
-    metric: Literal["l2", "cosine", "haversine", "ip"] = "l2"
-    """How keys are compared."""
-    map: Place | None = None
-    """A file that `locdist tune` wrote: what the key is mapped by."""
-    bad_files: Literal["raise", "skip"] = "raise"
-    """What happens to a damaged file."""
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        _path_or_step(self.path, self.step)
-        _ = self.roles
-        return self
-
-    @property
-    def roles(self) -> Roles:
-        """The roles of the columns; UsageError when they do not fit together."""
-        each = self.scaling.model_dump(exclude_none=True) if isinstance(self.scaling, ScalingOf) else {}
-        scaling = tuple(sorted(each.items())) if isinstance(self.scaling, ScalingOf) else self.scaling
-        key, features = tuple(self.key.items()), tuple((self.features or {}).items())
-        mapped = read_map(self.map) if self.map is not None else None
-        return Roles(
-            key, features, self.target, self.weight, self.id, self.metric, scaling, mapped, self.offset
-        )
-
-
-class Index(Section):
-    """The index of the support. Where the file has a support it is built, unless it is there; otherwise it is
-    opened.
-    """
-
-    path: Place
-    """The folder of the index, apart from the data. Relative to the working directory."""
-    recall: Share = 0.99
-    """Share of the true k nearest neighbors that searches are tuned to find."""
-    codes: Codes = None
-    nlist: Annotated[int, Field(ge=1)] | None = None
-    """Number of lists; about 2 √n by default."""
-    bad: Bad = "raise"
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
-    """Of the sample and of the k-means."""
 
 
 class Predict(Section):
@@ -232,6 +134,112 @@ class Transform(Section):
     limit: Limit = None
 
 
+class Cluster(Section):
+    """Rows of a support that climb to the same mode of their density. It has an index of its own."""
+
+    name: Name = "cluster"
+    method: Choice
+    """How they climb: {name: mean-shift, bandwidth: 0.8, kernel: uniform}."""
+    support: Support | None = None
+    """The rows; the support of the file by default."""
+    out: Out
+    grain: Annotated[float, Field(ge=0, le=1)] = 0.25
+    """Cells of the lattice that rows climb on, in bandwidths; 0 lets each climb for itself."""
+    sample: Annotated[int, Field(ge=1)] = 5_000
+    """Rows of the support that climbs on the lattice look at."""
+    radius: Annotated[float, Field(gt=0)] | None = None
+    """Modes that are no farther apart are one; the bandwidth by default."""
+    least: Annotated[int, Field(ge=1)] = 1
+    """Rows of a cluster; those of smaller ones are orphans."""
+    keep: Keep = None
+    bad: Bad = "raise"
+    recall: Share = 0.99
+    """Share of the true neighbors to find, where the method has k of them."""
+    codes: Codes = None
+
+
+class Move(Section):
+    """The rows of a support in layers, each over the rows as the one before left them. It has indexes of its
+    own.
+    """
+
+    name: Name = "move"
+    method: Layered
+    """How they move: {name: denoise-manifold, components: 2, k: 30}, blurring-mean-shift, or stack."""
+    support: Support | None = None
+    """The rows; the support of the file by default."""
+    out: Out
+    keep: Keep = None
+    bad: Bad = "raise"
+    recall: Share = 0.99
+    """Share of the true neighbors to find."""
+    codes: Codes = None
+
+
+class Graph(Section):
+    """The graph of neighbors among the rows of a support. It has an index of its own."""
+
+    keep: ClassVar[Texts | None] = None  # a node has its id
+    name: Name = "graph"
+    support: Support | None = None
+    """The rows; the support of the file by default."""
+    out: Out
+    k: Annotated[int, Field(ge=1)] | None = None
+    """Neighbors of a row, at most; 15 by default, all within the radius where one is given."""
+    radius: Annotated[float, Field(gt=0)] | None = None
+    """Leaves out neighbors that are farther away."""
+    kernel: str | dict[str, Any] | None = None
+    """What an edge weighs; 1 by default."""
+    bandwidth: float | str | dict[str, float] | None = None
+    """Of the kernel: a distance, or adaptive."""
+    method: Choice | None = None
+    """Instead: an edge weighs what the neighbor counts for this linear smoother, with its own k."""
+    symmetrize: Literal["union", "mutual", "mean"] | None = None
+    """Edges lead both ways, with one weight: the larger, the smaller, or the mean."""
+    bad: Bad = "raise"
+    recall: Share = 0.99
+    """Share of the true neighbors to find."""
+    codes: Codes = None
+
+
+class Label(Section):
+    """Labels of some nodes of a graph, spread to all."""
+
+    name: Name = "label"
+    method: Labeling = "label-propagation"
+    """How they spread: label-propagation, label-spreading, relaxation-labeling or poisson-learning."""
+    graph: Rows
+    """The folder of a graph, or the step that makes it."""
+    labels: Rows
+    """The known labels."""
+    target: Annotated[Texts, Field(min_length=1)]
+    """The column of the classes, or several columns of their shares."""
+    id: str | None = None
+    """The column of the labels that names a node; without it there is a row for each, in order."""
+    out: Out
+    partitioned: bool | None = None
+    """Whether partitions are swept apart; by default only where one worker is too small."""
+
+
+class Embed(Section):
+    """Coordinates in which neighbors stay neighbors. It has a graph and an index of its own."""
+
+    keep: ClassVar[Texts | None] = None  # a row has its id
+    name: Name = "embed"
+    method: Embedding
+    """lle or spectral, or with parameters: {name: lle, k: 12, components: 2}."""
+    support: Support | None = None
+    """The rows; the support of the file by default."""
+    out: Out
+    bad: Bad = "raise"
+    recall: Share = 0.99
+    """Share of the true neighbors to find."""
+    codes: Codes = None
+
+
+Own = Transform | Cluster | Move | Graph | Embed  # steps with an index of their own
+
+
 class Evaluate(Section):
     """How good a prediction is: rmse, mae and r2, or log-loss, Brier score and accuracy."""
 
@@ -255,6 +263,16 @@ class Step(Section):
     """The k nearest rows of the support for every query."""
     transform: Transform | None = None
     """A local model at every row of the support."""
+    cluster: Cluster | None = None
+    """Rows that climb to the same mode."""
+    move: Move | None = None
+    """Rows that move together, layer after layer."""
+    graph: Graph | None = None
+    """Who is a neighbor of whom."""
+    label: Label | None = None
+    """Labels that spread from neighbor to neighbor."""
+    embed: Embed | None = None
+    """Coordinates in which neighbors stay neighbors."""
     evaluate: Evaluate | None = None
     """Metrics of an earlier prediction."""
 
@@ -272,40 +290,10 @@ class Step(Section):
         return next(verb for verb in VERBS if getattr(self, verb) is not None)
 
     @property
-    def content(self) -> Predict | Neighbors | Transform | Evaluate:
+    def content(self) -> Predict | Neighbors | Own | Label | Evaluate:
         """How it is done."""
-        content: Predict | Neighbors | Transform | Evaluate = getattr(self, self.verb)
+        content: Predict | Neighbors | Own | Label | Evaluate = getattr(self, self.verb)
         return content
-
-
-class Amounts(Section):
-    """What each task asks of a worker."""
-
-    cpus: Annotated[float, Field(gt=0)] = 1.0
-    """Cores; libraries get as many threads."""
-    memory: Memory | None = None
-    """Memory, 6GiB say; what the plan predicts by default."""
-    gpus: Annotated[float, Field(ge=0)] = 0.0
-    """Devices, or a share of one."""
-    custom: dict[str, Annotated[float, Field(ge=0)]] = Field(default_factory=dict)
-    """Anything else that workers were started with, by the names that the cluster gave it."""
-
-
-class Run(Section):
-    """Where and how it runs. Nothing here changes an answer."""
-
-    executor: Literal["local", "ray", "dask"] = "local"
-    """This machine, or a cluster of Ray or Dask."""
-    workers: Annotated[int, Field(ge=1)] | None = None
-    """Cores to use; all that there are by default."""
-    address: Annotated[str, AfterValidator(_address)] | None = None
-    """A running cluster of Ray or Dask; without it one is started here, and stopped after."""
-    processes: bool = False
-    """Local only: spawned processes instead of threads."""
-    resources: Amounts | None = None
-    """What each task asks of a worker."""
-    max_bad: MaxBad | None = None
-    """Queries that may be bad, 0.1% or 100; more end in exit code 5, after all is written."""
 
 
 class File(Section):
@@ -325,12 +313,6 @@ class File(Section):
     """What is done, in this order. Each step may read what an earlier one wrote."""
     run: Run = Run()
     """Where and how it runs."""
-
-
-def _path_or_step(path: object, step: object) -> None:
-    if (path is None) == (step is None):
-        given = "both" if path is not None else "neither"
-        raise UsageError("path or step", given, "Say where the rows are: path: data/new/")
 
 
 def schema() -> dict[str, Any]:

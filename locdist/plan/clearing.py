@@ -19,7 +19,7 @@ _INDEX = re.compile(
     r"manifest\.json|lists\.arrow|shards/(part|shard)-\d{5,}\.arrow"
     r"|build/(trained\.arrow|[a-z]+/part-\d{5,}\.(arrow|json))"
 )
-_ANSWERS = re.compile(r"part-\d{5,}\.parquet")
+_ANSWERS = re.compile(r"part-\d{5,}\.parquet|passing/[a-z0-9-]+/[a-z-]+\d{5,}\.arrow")
 _COMMITTED = re.compile(rf"(?:.*/)?{COMMITS}/([^/]+?)(?:\.jsonl|/[^/.][^/]*\.json)")
 _INDEPENDENT = "profile"  # the stage whose records cost little and decide nothing
 

@@ -57,6 +57,8 @@ def exact_neighbors(
     Neighborhood
         Sorted by (distance, id), in the order of the queries.
     """
+    if rows.boxed(len(queries), k, metric):
+        return dataclasses.replace(rows.boxes.search(queries, k, metric), queries=queries)
     found = Neighborhood(
         distances=torch.full((len(queries), k), torch.inf, dtype=torch.float64),
         ids=torch.full((len(queries), k), -1),

@@ -18,6 +18,7 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local.moments import Batch
 from locdist.local.neighborhood import Neighborhood
+from locdist.search.boxes import MANY, ROWS, WIDE, Boxes
 from locdist.search.pairs import distances
 
 NEEDS = {"keys": "key", "features": "feature", "targets": "target", "codes": "label"}
@@ -50,6 +51,18 @@ class Rows:
     def starts(self) -> NDArray[np.int64]:
         """[shards + 1] id of each shard's first row, then the number of rows."""
         return np.cumsum([0, *(len(shard["row"]) for shard in self.shards)])
+
+    @functools.cached_property
+    def boxes(self) -> Boxes:
+        """Rows of one shard with narrow keys, for exact search."""
+        return Boxes.of(np.asarray(self.shards[0]["key"]))
+
+    def boxed(self, queries: int, k: int, metric: str) -> bool:
+        """Whether so many queries are searched in boxes."""
+        keys = self.shards[0]["key"]
+        narrow = keys.dtype == np.float64 and keys.shape[1] <= WIDE and metric in ("l2", "haversine")
+        large = len(self.shards) == 1 and len(keys) >= max(ROWS, 4 * k)
+        return narrow and large and (queries >= MANY or "boxes" in vars(self))
 
     @functools.cached_property
     def weight(self) -> float:

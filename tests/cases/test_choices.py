@@ -45,6 +45,7 @@ def test_queries_find_their_columns_by_name(arrangement: Arrangement) -> None:
 
 
 EARTH = 6_371_008.8  # meters
+RADIUS = 6371.0  # kilometers, of the metric
 DEGREES = np.array([[60.20727, 24.85584], [60.20749, 24.85745], [60.0, 24.0], [59.9, 24.0]])
 
 
@@ -56,21 +57,23 @@ def on_the_globe(degrees: np.ndarray) -> np.ndarray:
 
 
 def test_degrees_are_no_distance_and_places_on_the_globe_are(arrangement: Arrangement) -> None:
-    """C72, in its nearest form: there is no metric on degrees, so none can take them for radians or turn
-    latitude and longitude round; it is refused by name. Places as three columns of meters have the distance
-    of the case along the chord, which is that on the ground to a millimeter.
+    """C72: degrees are distances by the metric that knows of the globe alone: longitude, then latitude, in
+    kilometers on the ground. Turned round, a latitude beyond the pole gives it away. Places as three columns
+    of meters have the same distances along the chord, to a millimeter.
     """
-    degrees = {"lat": DEGREES[:, 0], "lon": DEGREES[:, 1]}
-    with pytest.raises(UsageError, match="metric as one of l2, cosine, ip; got 'haversine'"):
-        arrangement.build(degrees, key=["lat", "lon"], metric="haversine")
+    turned = {"lat": DEGREES[:, 1] + 90, "lon": DEGREES[:, 0]}
+    with pytest.raises(DataError, match="beyond 90 degrees in 'lat'"):
+        arrangement.build(turned, key=["lon", "lat"], metric="haversine")
+    ground = np.array([92.3, 92.3, 11119.5, 11119.5]) * RADIUS * 1000 / EARTH
+    globe = {"lat": DEGREES[:, 0], "lon": DEGREES[:, 1]}
     rows = dict(zip("uvw", on_the_globe(DEGREES).T, strict=True))
-    index = arrangement.build(rows, key=list("uvw"), scaling="none")
-    answers = arrangement.ask(2, index, rows)["neighbors"].to_pylist()
-    assert [[pair["id"] for pair in row] for row in answers] == [[0, 1], [1, 0], [2, 3], [3, 2]]
-    chords = [row[1]["distance"] for row in answers]
-    ground = [2 * EARTH * np.arcsin(chord / 2 / EARTH) for chord in chords]
-    np.testing.assert_allclose(ground, [92.3, 92.3, 11119.5, 11119.5], atol=0.05)
-    np.testing.assert_allclose(chords, ground, atol=0.002)
+    for given, meters, asked in (
+        (globe, 1000.0, {"key": ["lon", "lat"], "metric": "haversine"}),
+        (rows, RADIUS * 1000 / EARTH, {"key": list("uvw"), "scaling": "none"}),
+    ):
+        answers = arrangement.ask(2, arrangement.build(given, **asked), given)["neighbors"].to_pylist()
+        assert [[pair["id"] for pair in row] for row in answers] == [[0, 1], [1, 0], [2, 3], [3, 2]]
+        np.testing.assert_allclose([meters * row[1]["distance"] for row in answers], ground, atol=0.05)
 
 
 class Few(LocalModel):

@@ -316,3 +316,77 @@ def test_the_adaptive_bandwidth_is_the_fixed_one_of_each_query():
             hood, distances=hood.distances[row : row + 1], ids=hood.ids[row : row + 1], queries=None
         )
         close(weigh(kernel("tricube", h), replace(alone, order=None)).weights[0], adaptive[row], 1e-12)
+
+
+# --------------------------------------------------------------------------- other losses, maps, rules
+
+
+@every_smooth
+def test_the_absolute_loss_makes_the_local_median(name: str):
+    ours = values(ld.local_quantile(N, name, bandwidth=1.0), X, Y, Q)
+    for weights, value in zip(RAW[name](Q, X), ours, strict=True):
+        losses = (weights * np.abs(Y - Y[:, None])).sum(axis=1)
+        close((weights * np.abs(Y - value)).sum(), losses.min(), 1e-12)
+
+
+def test_two_kernels_of_one_target_are_their_product():
+    """1/h² = 1/h₁² + 1/h₂²: a row weight is a kernel, too."""
+    one, two = 0.9, 1.4
+    both = (1 / one**2 + 1 / two**2) ** -0.5
+    for row, query in enumerate(Q):
+        weighted = values(mean(h=one), X, Y, Q[row : row + 1], weights=gauss(query[None], X, two)[0])
+        close(weighted, values(mean(h=both), X, Y, Q[row : row + 1]))
+
+
+@pytest.mark.parametrize("h", [0.5, 1.0, 3.0])
+def test_the_density_is_the_normalizer_over_its_volume(h: float):
+    close(
+        values(ld.kde(N, "gaussian", h), X, None, Q),
+        np.exp(KernelDensity(bandwidth=h).fit(X).score_samples(Q)),
+    )
+
+
+def test_the_lazy_map_of_a_global_plane_is_a_projection():
+    answers = linear("uniform", 1e6)(ld.Exact(X, Y), X, want={"neighbors"})
+    hat = np.zeros((N, N))
+    np.put_along_axis(hat, answers.ids.numpy(), answers.smoother.numpy(), axis=1)
+    close(hat @ hat, hat)
+    close(np.trace(hat), 1 + D)
+
+
+def test_a_positive_lazy_map_has_one_eigenvalue_one_and_forgets():
+    answers = mean()(ld.Exact(X, Y), X, want={"neighbors"})
+    hat = np.zeros((N, N))
+    np.put_along_axis(hat, answers.ids.numpy(), answers.smoother.numpy(), axis=1)
+    sizes = np.sort(np.abs(np.linalg.eigvals(hat)))
+    close(sizes[-1], 1.0)
+    assert sizes[-2] < 1 - 1e-6
+
+
+@pytest.fixture(scope="module")
+def rules() -> tuple[Array, Array, Array]:
+    """Prototypes of six rules, their answers, and what they are asked."""
+    rng = np.random.default_rng(5)
+    return rng.normal(size=(6, 2)), rng.normal(size=6), rng.normal(size=(9, 2))
+
+
+def test_fuzzy_rules_with_gaussian_memberships_are_a_local_mean_over_rules(rules: tuple[Array, Array, Array]):
+    """Zero-order TSK with the product as the norm; Mamdani with triangles of one area and centroids."""
+    centers, answers, asked = rules
+    fired = np.prod(np.exp(-((asked[:, None] - centers) ** 2) / (2 * 0.8**2)), axis=2)
+    ours = values(mean(h=0.8, k=6), centers, answers, asked)
+    close(ours, (fired @ answers) / fired.sum(axis=1))
+    grid = np.linspace(-6, 6, 60_001)
+    triangles = np.clip(1 - np.abs(grid - answers[:, None]) / 0.5, 0, None)
+    joined = fired @ triangles
+    close(ours, (joined @ grid) / joined.sum(axis=1), 1e-6)
+
+
+def test_rules_that_answer_with_planes_are_a_local_mean_of_planes(rules: tuple[Array, Array, Array]):
+    """First-order TSK."""
+    centers, constants, asked = rules
+    slopes = np.random.default_rng(6).normal(size=(6, 2))
+    fired = gauss(asked, centers, 0.8)
+    expected = (fired * (asked @ slopes.T + constants)).sum(axis=1) / fired.sum(axis=1)
+    planes = values(mean(h=0.8, k=6), centers, np.column_stack([slopes, constants]), asked)
+    close((planes[:, :2] * asked).sum(axis=1) + planes[:, 2], expected)

@@ -17,7 +17,7 @@ from locdist.local.density import Density
 from locdist.local.families import Gamma, Poisson
 from locdist.local.glm import GeneralizedLinear, Logistic
 from locdist.local.gp import GaussianProcess, KernelRidge, Prior
-from locdist.local.kernels import KERNELS, Kernel, Product, kernel, kernel_spec, weigh
+from locdist.local.kernels import KERNELS, Kernel, bandwidth_spec, kernel, kernel_spec, weigh
 from locdist.local.layer import TILE, Layer
 from locdist.local.levels import Again, Resampled
 from locdist.local.likeness import Likeness
@@ -26,6 +26,7 @@ from locdist.local.models import Constant, Linear, LocalModel, Polynomial
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.local.parametric import Huber
 from locdist.local.quantile import Quantile, Variance, Vote
+from locdist.local.shrinkage import Shrinkage
 from locdist.local.tangent import Barycenter, OfFeatures, Tangent
 from tests.laws.brute import Brute, column
 
@@ -33,6 +34,7 @@ BANDWIDTHS: dict[str, list[object]] = {name: [3.0, "nearest"] for name in KERNEL
 EVERY_KERNEL = [kernel(name, width) for name, widths in BANDWIDTHS.items() for width in widths] + [
     kernel("gaussian", {"nearest": 1.0, "rank": 4}),
     kernel("tricube", {"sample-point": 5, "scale": 3.0}),
+    kernel({"mixture": [{"weight": 0.3}, {"weight": 0.7, "kernel": "gaussian", "bandwidth": 0.8}]}),
     kernel({"product": [{"columns": 2}, {"columns": 1, "kernel": "gaussian", "bandwidth": 0.8}]}),
 ]
 # Each model with the laws that it obeys beside those that all obey. "constants": constant targets are the
@@ -58,6 +60,7 @@ LAWS: dict[LocalModel, frozenset[str]] = {
     Density(): frozenset(),
     Density(log=True): frozenset(),
     Tangent(2): frozenset(),
+    Shrinkage(0.5): frozenset(),
     Barycenter(): frozenset({"constants", "linear"}),
     OfFeatures(Constant()): frozenset(),
     Localized(ridge=0.1): frozenset({"constants"}),
@@ -378,8 +381,7 @@ def test_choices_are_values(kernel: Kernel, model: LocalModel) -> None:
 
 @pytest.mark.parametrize("each", EVERY_KERNEL, ids=str)
 def test_kernels_are_read_back_from_json(each: Kernel) -> None:
-    again = None if isinstance(each, Product) else spec(each.bandwidth)
-    assert kernel(kernel_spec(each), again) == each
+    assert kernel(kernel_spec(each), bandwidth_spec(each)) == each
     assert kernel(each) == each
 
 

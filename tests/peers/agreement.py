@@ -30,6 +30,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 import locdist as ld
 from locdist.local.answers import WANTS
 from locdist.methods.method import Method
+from tests.peers import graphs
 
 Array = NDArray[np.float64]
 README = Path(__file__).parents[2] / "README.md"
@@ -165,6 +166,13 @@ def _tangent(x: Array, ids: NDArray[np.int64], weights: Array) -> list[float]:
     return [lengths[0] ** 2, *(center + axes[0] * (axes[0] @ (x - center)))]
 
 
+def _bayes(x: Array, ids: NDArray[np.int64], weights: Array) -> Array:
+    center = weights @ X[ids]
+    _, lengths, axes = np.linalg.svd(np.sqrt(weights)[:, None] * (X[ids] - center))
+    shares = np.maximum(1 - 0.4**2 / lengths**2, 0)
+    return center + axes.T @ (shares * (axes @ (x - center)))
+
+
 def _huber(x: Array, ids: NDArray[np.int64], weights: Array) -> float:
     design = np.column_stack([np.ones(len(ids)), X[ids] - x])
 
@@ -187,6 +195,15 @@ def _regression(kind: str) -> Callable[[], object]:
         return np.column_stack([mean, slopes]) if kind == "ll" else mean
 
     return fit
+
+
+def _twicing() -> Array:
+    """Its residuals fitted again, and those of that."""
+    value, left = np.zeros(len(Q)), Y
+    for _ in range(3):
+        peer = KernelReg(left, X, "c" * D, reg_type="lc", bw=[0.8] * D, rng=np.random.default_rng(0))
+        value, left = value + peer.fit(Q)[0], left - peer.fit(X)[0]
+    return value
 
 
 def _knn() -> Array:
@@ -381,6 +398,13 @@ ROWS: tuple[Row, ...] = (
         beside(ld.localize("linear", {"huber": 0.3}, **AT), Y, _huber),
     ),
     Row(
+        "boosted",
+        "any × any linear smoother",
+        "s (I + (I − S) + ... + (I − S)^rounds) y",
+        "statsmodels `KernelReg`, its residuals fitted again",
+        whole(ld.boosted(ld.local_mean(N, "gaussian", 0.8), rounds=2), Y, _twicing),
+    ),
+    Row(
         "mean_shift",
         "any × local mean of the rows themselves",
         "x ← x + α (Σ w_j x_j − x), until it rests",
@@ -400,6 +424,55 @@ ROWS: tuple[Row, ...] = (
         "E(z \\| x) = Σ w_j x_j",
         "torch autograd: x + σ² ∇ log p(x)",
         _tweedie,
+    ),
+    Row(
+        "local_bayes",
+        "any × a Gaussian and noise",
+        "μ + (C − σ² I)₊ C⁻¹ (x − μ)",
+        "NumPy `svd`",
+        beside(ld.local_bayes(0.4, **AT), Y, _bayes),
+    ),
+    Row(
+        "label_propagation",
+        "a graph × local mean of labels, kept where known",
+        "F_u = (I − P_uu)⁻¹ P_ul Y_l, P = D⁻¹ W",
+        "scikit-learn `LabelPropagation`",
+        graphs.propagation,
+    ),
+    Row(
+        "label_spreading",
+        "a graph × local mean and the label",
+        "(1 − α)(I − α D^-½ W D^-½)⁻¹ Y",
+        "scikit-learn `LabelSpreading`",
+        graphs.spreading,
+    ),
+    Row(
+        "relaxation_labeling",
+        "a graph × local mode, reinforced",
+        "p_i(a) ← p_i(a) s_i(a) / Σ_b p_i(b) s_i(b), s = W p r'",
+        "NumPy, written out",
+        graphs.relaxation,
+    ),
+    Row(
+        "poisson_learning",
+        "a graph × local mean and sources",
+        "(D − W) u = Σ_j (y_j − ȳ) δ_j",
+        "SciPy `spsolve`",
+        graphs.poisson,
+    ),
+    Row(
+        "lle",
+        "barycenters × eigenvectors",
+        "min ‖Z − W Z‖², Z'Z = I",
+        "scikit-learn `LocallyLinearEmbedding`: ZZ'",
+        graphs.lle,
+    ),
+    Row(
+        "spectral",
+        "a graph × eigenvectors",
+        "D⁻¹ W z = λ z",
+        "scikit-learn `spectral_embedding`",
+        graphs.spectral,
     ),
 )
 

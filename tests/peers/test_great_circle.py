@@ -23,7 +23,7 @@ def places(count: int, rng: np.random.Generator) -> Array:
 
 
 X, Q = places(N, _RNG), places(30, _RNG)
-TOWN = _RNG.uniform(0, 0.2, (N, 2)) + [13.3, 52.4]  # a few kilometres apart
+TOWN = np.array([13.3, 52.4]) + _RNG.uniform(0, 0.2, (N, 2))  # a few kilometres apart
 Y = np.sin(np.radians(X[:, 0])) + np.cos(np.radians(X[:, 1]))
 
 

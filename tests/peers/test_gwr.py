@@ -36,6 +36,16 @@ def test_published_diagnostics(name: str, tmp_path: Path):
     np.testing.assert_allclose([told.aicc, told.enp, told.r2], published, rtol=1e-11)
 
 
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_search_that_is_not_told_the_range_finds_a_bandwidth_no_worse_than_the_published(name: str):
+    if not (DATA / name).exists():
+        pytest.skip(f"{name} of FastGWR's validation data is not beside this repository")
+    columns = {"key": ["utmX", "utmY"], "features": ["nbaths", "nbeds", "area", "age"], "target": "value"}
+    found = ld.select("gwr", ld.dataset(zillow(name), scaling="none", **columns))
+    assert min(trial.score.value for trial in found.trials) <= PUBLISHED[name][1] * (1 + 1e-11)
+    assert len(found.trials) < 60
+
+
 def sites(rows: int, repeated: int) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """Coordinates [n, 2], some of them of two sites, features [n, 2] and targets [n]."""
     rng = np.random.default_rng(0)

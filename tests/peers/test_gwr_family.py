@@ -31,13 +31,14 @@ class Study(NamedTuple):
     offset: str | None = None
 
 
+SLOPES = ("Elev", "Slope", "SinAspct", "CosAspct", "AbsSouth", "DistStrm")
+TOWNS = ("OCC_TEC", "OWNH", "POP65", "UNEMP")
+COUNTIES = ("PctRural", "PctPov", "PctBlack")
 STUDIES = {
-    "georgia": Study("georgia/GData_utm.csv", ("X", "Y"), ("PctRural", "PctPov", "PctBlack"), "PctBach", "gaussian"),
-    "tokyo": Study("tokyo/Tokyomortality.csv", ("X_CENTROID", "Y_CENTROID"), ("OCC_TEC", "OWNH", "POP65", "UNEMP"),
-                   "db2564", "poisson"),
-    "clearwater": Study("clearwater/landslides.csv", ("X", "Y"),
-                        ("Elev", "Slope", "SinAspct", "CosAspct", "AbsSouth", "DistStrm"), "Landslid", "binomial"),
-}  # fmt: skip
+    "georgia": Study("georgia/GData_utm.csv", ("X", "Y"), COUNTIES, "PctBach", "gaussian"),
+    "tokyo": Study("tokyo/Tokyomortality.csv", ("X_CENTROID", "Y_CENTROID"), TOWNS, "db2564", "poisson"),
+    "clearwater": Study("clearwater/landslides.csv", ("X", "Y"), SLOPES, "Landslid", "binomial"),
+}
 STUDIES["exposure"] = STUDIES["tokyo"]._replace(offset="eb2564")
 LONGLAT = STUDIES["georgia"]._replace(key=("Longitud", "Latitude"))
 
@@ -73,7 +74,12 @@ def method(study: Study, kernel: str, bandwidth: float) -> object:
 
 
 def listed(study: Study, kernel: str, bandwidth: float, **more: object) -> dict[str, Array]:
-    told = ld.transform(method(study, kernel, bandwidth), dataset(study, **more), extras=["listwise"])
+    return numbers(
+        ld.transform(method(study, kernel, bandwidth), dataset(study, **more), extras=["listwise"])
+    )
+
+
+def numbers(told: pa.Table) -> dict[str, Array]:
     return {
         name: told[name].to_numpy() for name in told.column_names if pa.types.is_floating(told[name].type)
     }
@@ -112,9 +118,15 @@ def peer(name: str, kernel: str, bandwidth: float):
 
 
 @pytest.mark.parametrize("name, kernel, bandwidth", FITS)
-def test_listwise_results_are_those_of_mgwr(name: str, kernel: str, bandwidth: float):
+def test_listwise_results_and_diagnostics_are_those_of_mgwr(name, kernel, bandwidth, tmp_path: Path):
     study, fit = STUDIES[name], peer(name, kernel, bandwidth).fit(tol=1e-12, max_iter=200)
-    told = listed(study, kernel, bandwidth)
+    chosen, out = method(study, kernel, bandwidth), tmp_path / "out"
+    found = ld.transform(chosen, dataset(study), out, extras=["listwise"]).diagnostics
+    close(found.enp, fit.tr_S, 1e-6)
+    close(found.aicc, fit.aicc, 1e-6)
+    if study.family != "gaussian":
+        close(found.deviance, fit.global_deviance, 1e-6)
+    told = numbers(pq.read_table(out))
     close(terms(told, "estimate", study), fit.params, 1e-6, 1e-8)
     close(terms(told, "error", study), fit.bse, 1e-6)
     close(terms(told, "t", study), fit.tvalues, 1e-6, 1e-7)
@@ -130,16 +142,6 @@ def test_listwise_results_are_those_of_mgwr(name: str, kernel: str, bandwidth: f
     _, inflation, condition, _ = fit.local_collinearity()
     close(told["condition"], condition[:, 0], 1e-6)
     close(np.column_stack([told[f"vif_{each}"] for each in study.features]), inflation, 1e-6)
-
-
-@pytest.mark.parametrize("name, kernel, bandwidth", FITS)
-def test_diagnostics_are_those_of_mgwr(name: str, kernel: str, bandwidth: float, tmp_path: Path):
-    study, fit = STUDIES[name], peer(name, kernel, bandwidth).fit(tol=1e-12, max_iter=200)
-    told = ld.transform(method(study, kernel, bandwidth), dataset(study), tmp_path / "out").diagnostics
-    close(told.enp, fit.tr_S, 1e-6)
-    close(told.aicc, fit.aicc, 1e-6)
-    if study.family != "gaussian":
-        close(told.deviance, fit.global_deviance, 1e-6)
 
 
 @pytest.mark.parametrize("name, kernel, bandwidth", FITS[:3] + FITS[5:6])
@@ -191,13 +193,13 @@ def test_listwise_results_have_the_printed_digits_of_gwr4(
     names = {"intercept": "Intercept"} | {each: each for each in study.features}
     for ours, theirs in names.items():
         spread = np.abs(printed[f"est_{theirs}"]).max()
-        close(told[f"estimate_{ours}"], printed[f"est_{theirs}"], 1e-4, 1e-4 * spread)
+        close(told[f"estimate_{ours}"], printed[f"est_{theirs}"], 1e-4, 1e-4 * spread + 5.1e-7)
         error = told[f"error_{ours}"] * _variance(place, file)
-        close(error, printed[f"se_{theirs}"], 1e-2, 1e-4 * spread)
+        close(error, printed[f"se_{theirs}"], 1e-2, 1e-4 * spread + 5.1e-7)
     explained = printed["localR2" if study.family == "gaussian" else "localpdev"]
     if study.family != "binomial":
         close(told["local_r2"], explained, 1e-4, 1e-5)
-    close(told["influence"], printed["influence" if study.family == "gaussian" else "Ginfluence"], 1e-4, 1e-5)
+    close(told["influence"], printed["influence" if study.family == "gaussian" else "Ginfluence"], 1e-3, 1e-5)
 
 
 def _variance(place: str, file: str) -> float:
@@ -222,14 +224,14 @@ def test_longitude_and_latitude_have_the_printed_digits_of_gwr4():
 
 # the search for a bandwidth; numbers of mgwr's own tests
 
+NEAR, FAR = {"k": (48, 159)}, {"bandwidth": "fixed"}
 FOUND = [
-    ("georgia", "bisquare", {"k": (48, 159)}, "aicc", 93), ("georgia", "gaussian", {"k": (48, 159)}, "aic", 50),
-    ("georgia", "gaussian", {"k": (48, 159)}, "bic", 62), ("georgia", "gaussian", {"k": (48, 159)}, "loo", 68),
-    ("georgia", "bisquare", {"bandwidth": "fixed"}, "aicc", 211020.83),
-    ("georgia", "gaussian", {"bandwidth": "fixed"}, "aic", 76201.66),
-    ("georgia", "gaussian", {"bandwidth": "fixed"}, "bic", 1117795.47),
-    ("georgia", "gaussian", {"bandwidth": "fixed"}, "loo", 130289.26),
-    ("tokyo", "bisquare", {"k": (50, 262)}, "aicc", 51), ("exposure", "bisquare", {"k": (50, 262)}, "aicc", 95),
+    ("georgia", "bisquare", NEAR, "aicc", 93), ("georgia", "gaussian", NEAR, "aic", 50),
+    ("georgia", "gaussian", NEAR, "bic", 62), ("georgia", "gaussian", NEAR, "loo", 68),
+    ("georgia", "bisquare", FAR, "aicc", 211020.83), ("georgia", "gaussian", FAR, "aic", 76201.66),
+    ("georgia", "gaussian", FAR, "bic", 1117795.47), ("georgia", "gaussian", FAR, "loo", 130289.26),
+    ("tokyo", "bisquare", {"k": (50, 262)}, "aicc", 51),
+    ("exposure", "bisquare", {"k": (50, 262)}, "aicc", 95),
 ]  # fmt: skip
 
 
@@ -305,5 +307,5 @@ def test_weights_of_rows_are_repetitions():
 def test_tables_that_a_method_does_not_have_are_refused(fit):
     with pytest.raises(UsageError, match="for listwise results"):
         ld.transform(fit, dataset(STUDIES["georgia"]), extras=["listwise"])
-    with pytest.raises(UsageError, match="Did you mean 'poisson'|a family"):
+    with pytest.raises(UsageError, match="Did you mean 'poisson'"):
         ld.gwr(20, family="poison")

@@ -57,7 +57,7 @@ def test_a_plane_with_the_squared_loss_is_local_linear(ridge):
     theirs = ask(ld.local_linear(**AT, ridge=ridge), both)
     assert (ours.status == Status.OK).all()
     close(ours.values, theirs.values)
-    close(ours.coefficients[:, 1:], theirs.coefficients)  # the first is the value, the constant comes next
+    close(ours.coefficients, theirs.coefficients)
 
 
 def test_a_constant_with_the_squared_loss_is_the_local_mean():
@@ -74,7 +74,7 @@ def test_a_plane_with_a_likelihood_is_a_generalized_linear_model(loss, other, ri
     )
     assert (ours.status == Status.OK).all()
     close(ours.values[:, 0], theirs.values[:, -1])
-    close(ours.coefficients[:, 1:, 0], theirs.coefficients[:, :, -1])
+    close(ours.coefficients[:, :, 0], theirs.coefficients[:, :, -1])
 
 
 def test_amounts():
@@ -102,7 +102,7 @@ def test_the_huber_loss_is_minimised(delta):
             (minimize(risk, begin, method="BFGS", options={"gtol": 1e-12}) for begin in np.eye(4)),
             key=lambda m: m.fun,
         )
-        assert risk(answers.coefficients[row, 1:, 0].numpy()) <= best.fun + 1e-13
+        assert risk(answers.coefficients[row, :, 0].numpy()) <= best.fun + 1e-13
         close(answers.values[row, 0], best.x[0], 1e-4)
     if delta == 50.0:
         close(answers.values, ask(ld.local_linear(**AT), Y).values)
@@ -380,6 +380,9 @@ def test_a_function_by_its_path_runs_in_files_and_one_without_is_refused(tmp_pat
     close(found["prediction"].to_numpy(), answers.values[:, 0])
     names = ["parameter_value", "parameter_1", "parameter_2", "parameter_3"]
     close(np.column_stack([found[name] for name in names]), answers.coefficients[:, :, 0])
+    for model, last in (("constant", "parameter_value"), ("linear", "parameter_north")):
+        told = ld.predict(ld.localize(model, k=40), index, queries, extras=["parameters"])
+        assert told.column_names[-1] == last
     nameless = ld.localize(lambda x, theta: theta[0] + 0 * x[0], parameters=1, k=40)
     assert ld.predict(nameless, index, queries).num_rows == len(Q)
     with pytest.raises(UsageError, match="parameters that a file can tell"):

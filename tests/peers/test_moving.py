@@ -9,10 +9,10 @@ from sklearn.datasets import make_blobs
 import locdist as ld
 from locdist.errors import UsageError
 from locdist.local.answers import Status
+from locdist.local.kernels import kernel
 from locdist.local.layer import Layer
 from locdist.local.loops import QueryLoop, Replace, Soft
 from locdist.local.models import Constant
-from locdist.local.kernels import kernel
 from locdist.local.tangent import Tangent
 
 X, _ = make_blobs(300, 2, centers=[[-4.0, 0.0], [4.0, 1.0], [0.0, 6.0]], cluster_std=1.0, random_state=0)

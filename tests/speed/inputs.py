@@ -43,6 +43,14 @@ class Sizes:
         Rows of the small jobs whose time is predicted.
     kriging : int
         Queries of the rows about Gaussian processes.
+    logistic, logistic_peer : int
+        Queries of the row about logistic regression, and those that scikit-learn answers.
+    sites, regression : int
+        Rows of the rows about geographically weighted regression, and about kernel regression and settings.
+    clustered : int
+        Rows of the row about mean shift.
+    denoised, pixels : int
+        Images of the rows about denoising, and the largest side that is used of them.
     codes : str, optional
         Of the index; locdist chooses by default.
     """
@@ -59,6 +67,13 @@ class Sizes:
     long_rows: int = 25_000
     planned: tuple[int, ...] = (300, 20_000, 200_000)
     kriging: int = 100_000
+    logistic: int = 20_000
+    logistic_peer: int = 1_000
+    sites: int = 5_000
+    regression: int = 20_000
+    clustered: int = 10_000
+    denoised: int = 12
+    pixels: int = 512
     codes: str | None = None
 
 

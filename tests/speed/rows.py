@@ -16,11 +16,14 @@ from locdist.methods.named import local_linear, local_mean, method
 from locdist.plan.records import history
 from locdist.search.generation import Generation
 from tests.speed.clusters import Pace, pace
-from tests.speed.inputs import KEY, TARGET, Inputs, Matrix, read
+from tests.speed.inputs import KEY, TARGET, Inputs, Matrix, Sizes, read
 from tests.speed.jobs import Job, Watch, empty_tasks, long_tasks, milliseconds_a_task, tiny_tasks
 from tests.speed.kriging import times as kriging
+from tests.speed.logistic import times as logistic
+from tests.speed.moving import MOVING
 from tests.speed.outlook import outcomes
 from tests.speed.peers import Faiss, Sklearn
+from tests.speed.selecting import COMPARED, Compared
 from tests.speed.timing import Time, interleaved, timed
 
 METHODS = {"local mean": local_mean, "local linear": local_linear}
@@ -250,6 +253,27 @@ def kriging_row(bench: Bench, times: Times, d: int) -> Row:
     )  # fmt: skip
 
 
+def logistic_row(bench: Bench, times: Times) -> Row:
+    count, fewer = bench.inputs.sizes.logistic, bench.inputs.sizes.logistic_peer
+    ours, theirs = logistic(count, fewer, bench.workers)
+    faster = theirs.wall / ours.wall
+    against, figures = f"scikit-learn one by one, {fewer:,} queries scaled", _figures(ours, theirs)
+    return Row(
+        f"local-logistic, k=128, d=8, {count:,} queries", ours.told, against, theirs.told,
+        f"{faster:.0f} x faster", ">= 100 x faster", faster >= 100, figures | {"faster": faster},
+    )  # fmt: skip
+
+
+def compared_row(bench: Bench, times: Times, make: Callable[[Sizes, int], Compared]) -> Row:
+    told = make(bench.inputs.sizes, bench.workers)
+    faster = told.theirs.wall / told.ours.wall
+    return Row(
+        told.work, told.ours.told, told.against, told.theirs.told, f"{faster:.2f} x faster",
+        f">= {told.least:g} x faster", told.valid and faster >= told.least,
+        _figures(told.ours, told.theirs) | {"faster": faster},
+    )  # fmt: skip
+
+
 ROWS: dict[str, tuple[tuple[str, ...], Callable[[Bench, Times], Row]]] = {
     "mean": (("mean", "search", "slices"), mean_row),
     "linear": (("mean", "linear"), linear_row),
@@ -259,6 +283,11 @@ ROWS: dict[str, tuple[tuple[str, ...], Callable[[Bench, Times], Row]]] = {
     "plan": ((), plan_row),
     "kriging 2": ((), functools.partial(kriging_row, d=2)),
     "kriging 8": ((), functools.partial(kriging_row, d=8)),
+    "logistic": ((), logistic_row),
+    **{
+        name: ((), functools.partial(compared_row, make=make))
+        for name, make in {**COMPARED, **MOVING}.items()
+    },
     "ray": ((), functools.partial(cluster_row, name="ray")),
     "dask": ((), functools.partial(cluster_row, name="dask")),
 }

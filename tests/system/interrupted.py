@@ -33,6 +33,7 @@ def small() -> Iterator[None]:
         mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=TASK_ROWS),
         mock.patch("locdist.jobs.build_index.rows_per_task", return_value=200),
         mock.patch("locdist.search.build.SHARD_BYTES", 20_000),
+        mock.patch("locdist.jobs.clustering.merge.PART_ROWS", 100),
     ):
         yield
 
@@ -47,7 +48,30 @@ def predict(place: Path, out: Path) -> object:
     return ld.predict(METHOD, place / "index", queries, out, extras=extras, explain=3, executor=ld.Local(2))
 
 
-VERBS: dict[str, Callable[[Path, Path], object]] = {"build": build, "predict": predict}
+def cluster(place: Path, out: Path, executor: ld.Local | None = None) -> object:
+    support = ld.dataset(place / "support", key=["x", "y"], id="id", scaling="none")
+    return ld.cluster(ld.mean_shift(1.5), support, out, executor=executor or ld.Local(2))
+
+
+def move(place: Path, out: Path, executor: ld.Local | None = None) -> object:
+    support = ld.dataset(place / "support", key=["x", "y"], id="id", scaling="none")
+    return ld.move(ld.denoise_manifold(1, k=25, layers=3), support, out, executor=executor or ld.Local(2))
+
+
+def label(place: Path, out: Path, partitioned: bool = False) -> object:
+    method = {"name": "label-propagation", "sweeps": 6 if partitioned else 25}
+    rows, run = place / "rows.parquet", ld.Local(2)
+    return ld.label(method, place / "graph", rows, out, target="color", partitioned=partitioned, executor=run)
+
+
+VERBS: dict[str, Callable[[Path, Path], object]] = {
+    "build": build,
+    "predict": predict,
+    "cluster": cluster,
+    "move": move,
+    "label": label,
+    "label-apart": lambda place, out: label(place, out, partitioned=True),
+}
 
 
 @contextmanager

@@ -177,7 +177,7 @@ WRONG = [
     (METHOD, "kn", 8, "steps.0.predict.method", "Did you mean 'knn'?"),
     (METHOD, "gwr", 8, "steps.0.predict.method.k", "the key 'k'"),
     ("k: 20, kernel", "kk: 20, kernel", 8, "steps.0.predict.method.kk", "Did you mean 'k'?"),
-    (METHOD, "{name: knn, kernel: uniform}", 8, "steps.0.predict.method.kernel", "There are: 'k', 'name'"),
+    (METHOD, "{name: knn, kernel: uniform}", 8, "steps.0.predict.method.kernel", "There are: 'intervals'"),
     ("tricube", "tricub", 8, "steps.0.predict.method.kernel", "Did you mean 'tricube'?"),
     ("k: 20", 'k: "20"', 8, "steps.0.predict.method.k", "a whole number; got '20'"),
     ("k: 20", "k: 0", 8, "steps.0.predict.method.k", "at least 1"),
@@ -296,8 +296,9 @@ def test_every_key_of_the_schema_is_described():
 def test_the_schema_knows_the_methods_with_their_parameters():
     defined = schema()["$defs"]
     assert set(METHODS) <= set(defined)
-    assert set(defined["local-linear"]["properties"]) == {"name", "k", "kernel", "bandwidth", "ridge"}
-    assert set(defined["local-linear"]["properties"]["kernel"]["enum"]) == set(KERNELS)
+    linear = defined["local-linear"]["properties"]
+    assert set(linear) == {"name", "k", "kernel", "bandwidth", "ridge", "own", "map", "intervals"}
+    assert set(linear["kernel"]["anyOf"][0]["enum"]) == set(KERNELS)
     assert defined["gwr"]["required"] == ["name", "k"]
 
 

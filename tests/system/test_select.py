@@ -71,7 +71,8 @@ def test_the_likelihood_of_counts_is_their_familys():
     index = ld.Exact(X, COUNT)
     (trial,) = ld.select(ld.local_poisson(60), index, criterion="log-likelihood", sample=N).trials
     mean = trial.method(index, X, own=np.arange(N)).values[:, 0].numpy()
-    close(trial.score.value, (mean - COUNT * np.log(mean)).mean())
+    own = COUNT * np.log(np.maximum(COUNT, 1))
+    close(trial.score.value, (own - COUNT * np.log(mean) - (COUNT - mean)).mean())  # half the deviance
 
 
 def hat(h: float) -> np.ndarray:
@@ -293,3 +294,59 @@ def test_an_index_is_selected_on_without_naming_its_columns(world):
     done = cli("select", world / "index", "-m", "local-mean", "--k", "4..64", "--json")
     assert done.exit_code == 0, done.output
     assert 4 <= json.loads(done.stdout)["best"]["k"] <= 64
+
+
+def test_a_pipeline_takes_the_file_of_a_method(world):
+    data = {"path": str(world / "data"), "key": ["a", "b"], "target": "y"}
+    done = cli("select", world / "data", "--key", "a,b", "--target", "y", "-m", "knn", "--k", "3,30",
+               "--out", world / "chosen.json")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    content = {
+        "version": 1,
+        "support": data,
+        "steps": [{"transform": {"method": str(world / "chosen.json"), "out": str(world / "fit")}}],
+    }
+    (world / "job.yaml").write_text(json.dumps(content))
+    done = cli("run", world / "job.yaml", "-q")
+    assert done.exit_code == 0, done.output
+    by_name = ld.transform(
+        read_method(world / "chosen.json"), ld.dataset(**{"data": data.pop("path")} | data)
+    )
+    assert pq.read_table(world / "fit")["prediction"].equals(by_name["prediction"])
+
+
+SITES = ("--key", "a", "--features", "b", "--target", "y", "--scaling", "none", "-m", "gwr", "--json")
+
+
+def test_the_bandwidth_of_gwr_is_searched_on_the_command_line(world):
+    told = json.loads(cli("select", world / "data", *SITES).stdout)
+    assert told["criterion"] == "aicc"
+    assert told["sample"] == N
+    assert 3 <= told["best"]["k"] <= N
+    told = json.loads(cli("select", world / "data", *SITES, "--bandwidth", "fixed").stdout)
+    assert 0 < told["best"]["bandwidth"] < 20
+    told = json.loads(cli("select", world / "data", *SITES, "--k", "50..200", "--criterion", "loo").stdout)
+    assert all(50 <= trial["method"]["k"] <= 200 for trial in told["trials"])
+
+
+def test_composed_kernels_and_bandwidths_are_json_on_the_command_line(world):
+    kernel = '{"product": [{"columns": 1}, {"columns": 1, "kernel": "gaussian", "bandwidth": 0.5}]}'
+    words = (
+        "select",
+        world / "data",
+        "--key",
+        "a,b",
+        "--target",
+        "y",
+        "-m",
+        "local-mean",
+        "--k",
+        "20",
+        "--json",
+    )
+    told = json.loads(cli(*words, "--kernel", "tricube,uniform", "--kernel", kernel).stdout)
+    assert [trial["method"]["kernel"] for trial in told["trials"]][:2] == ["tricube", "uniform"]
+    assert len(told["trials"][2]["method"]["kernel"]["product"]) == 2
+    told = json.loads(cli(*words, "--bandwidth", '{"sample-point": 5, "scale": 2}').stdout)
+    assert told["best"]["bandwidth"] == {"sample-point": 5, "scale": 2.0}
+    assert cli(*words, "--bandwidth", "neerest").exit_code == 2

@@ -112,7 +112,7 @@ class Presentation:
         if self.classes is None:
             told = [pa.field(name, number) for name in self.outputs]
         else:
-            told = [pa.field("label", self.classes.type), *_chances(self.classes.to_pylist())]
+            told = [pa.field("label", self.classes.type), *chances(self.classes.to_pylist())]
         told.append(pa.field("status", STATUS))
         if "spread" in self.extras:
             told += [pa.field(f"spread{each}", number) for each in self._endings]
@@ -208,7 +208,7 @@ class Presentation:
         return _structs(index, ids, distances, {"weight": weights, "contribution": shares})
 
 
-def _chances(classes: list[Any]) -> list[pa.Field]:
+def chances(classes: list[Any]) -> list[pa.Field]:
     """The fields of probabilities; one of lists says in its metadata which place is which class."""
     if len(classes) <= WIDE:
         return [pa.field(f"probability_{value}", pa.float64()) for value in classes]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from torch import Tensor
 
-from locdist.data.arrays import vectors
+from locdist.data.columns import vectors
 from locdist.data.moments import Moments
 from locdist.errors import UsageError
 from locdist.jobs.asking.block import STATUS, Block, statuses
@@ -54,16 +54,17 @@ class Climb:
         loop, bandwidth = method.loop, method.layer.kernel.bandwidth
         if loop is None or not loop.settles:
             raise UsageError("a method whose queries climb to modes", method.name, "Use ld.mean_shift(1.5).")
-        if radius is None and not isinstance(bandwidth, float):
-            given = f"bandwidth {bandwidth}"
-            raise UsageError("a radius for a bandwidth that is no distance", given, "Give radius=1.5, say.")
-        radius = bandwidth if radius is None else radius
+        if radius is None:
+            if not isinstance(bandwidth, float):
+                remedy = "Give radius=1.5, say."
+                raise UsageError("a radius for a bandwidth that is no distance", str(bandwidth), remedy)
+            radius = bandwidth
         if not (is_number(radius) and 0 < radius < float("inf")):
             raise UsageError("a positive radius", repr(radius), "Modes that are no farther apart are one.")
         if not (is_number(grain) and 0 <= grain <= 1):
             raise UsageError("a grain from 0 to 1, in bandwidths", repr(grain), "0 is without a lattice.")
         if not (is_whole(sample) and sample >= 1):
-            raise UsageError("a sample of at least one row", repr(sample), "10_000 is the default.")
+            raise UsageError("a sample of at least one row", repr(sample), "5_000 is the default.")
         return Climb(method, float(grain), int(sample), float(radius))
 
     def __call__(self, index: Generation, queries: Tensor, bad: Tensor | None, device: str) -> Answers:
@@ -72,7 +73,9 @@ class Climb:
         assert loop is not None
         if not self.grain:
             return loop(index, queries, bad=bad, want=want, device=device)
-        lattice = Lattice(loop.layer, self.grain * self.radius, loop.update)
+        bandwidth = loop.layer.kernel.bandwidth
+        unit = bandwidth if isinstance(bandwidth, float) else self.radius
+        lattice = Lattice(loop.layer, self.grain * unit, loop.update)
         every = max(1, -(-index.layout.rows // self.sample))
         return lattice(index, every, queries, bad, want, device)
 

@@ -155,7 +155,9 @@ def ask_stage(
 ) -> StagePlan:
     """A stage that answers queries, `sizes` of them in its tasks, with `kept` bytes of input columns each."""
     block = block_rows(solve.k)
-    return _stage(name, sizes, lambda rows: predict_cost(rows, block, search, solve, kept), records, basis)
+    return stage_plan(
+        name, sizes, lambda rows: predict_cost(rows, block, search, solve, kept), records, basis
+    )
 
 
 def index_stages(
@@ -171,10 +173,12 @@ def index_stages(
     homes = f"each row against {lists:,} centroids" if lists else "no lists to assign to"
     whole = f"shards of at most {size(SHARD_BYTES)}"
     return (
-        _stage("profile", sizes, extent.profile, records, "one pass over all rows, a batch at a time"),
-        _stage("train", [sample], lambda count: extent.train(count, lists), records, kmeans),
-        _stage("assign", sizes, lambda count: extent.assign(count, lists), records, homes),
-        _stage("pack", [rows // shards] * shards, lambda count: extent.pack(count, choice), records, whole),
+        stage_plan("profile", sizes, extent.profile, records, "one pass over all rows, a batch at a time"),
+        stage_plan("train", [sample], lambda count: extent.train(count, lists), records, kmeans),
+        stage_plan("assign", sizes, lambda count: extent.assign(count, lists), records, homes),
+        stage_plan(
+            "pack", [rows // shards] * shards, lambda count: extent.pack(count, choice), records, whole
+        ),
     )
 
 
@@ -205,9 +209,10 @@ def _certain(support: Dataset) -> bool:
     )
 
 
-def _stage(
+def stage_plan(
     name: str, sizes: Sequence[int], cost: Callable[[int], Estimate], records: Records, basis: str
 ) -> StagePlan:
+    """A stage whose tasks have these `sizes`, of which each costs what `cost` says."""
     costs = [cost(rows) for rows in sizes]
     largest = max(costs, key=lambda each: each.memory)
     return StagePlan(

@@ -1,0 +1,74 @@
+"""Neighbors found in boxes are those found among all rows, to the bit: ties, repeated rows, on the earth."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import locdist as ld
+from locdist.local.neighborhood import smallest
+from locdist.search.boxes import LEAF, MANY, ROWS, Boxes, _split
+from locdist.search.pairs import distances
+
+KINDS = ["normal", "grid", "repeated", "line", "clusters"]
+
+
+def points(kind: str, rows: int, d: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if kind == "grid":
+        return rng.integers(0, 9, (rows, d)).astype(float)
+    if kind == "repeated":
+        return np.repeat(rng.normal(size=(-(-rows // 7), d)), 7, axis=0)[:rows]
+    if kind == "line":
+        return np.column_stack([np.sort(rng.normal(size=rows)), *np.zeros((d - 1, rows))])
+    if kind == "clusters":
+        return rng.normal(size=(20, d))[rng.integers(0, 20, rows)] * 100 + rng.normal(size=(rows, d))
+    return rng.normal(size=(rows, d))
+
+
+def brute(keys: np.ndarray, queries: torch.Tensor, k: int, metric: str) -> tuple[torch.Tensor, torch.Tensor]:
+    ids = torch.arange(len(keys)).expand(len(queries), -1)
+    return smallest(distances(queries, keys, ids, metric), ids, k)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(KINDS), st.integers(1, 3), st.integers(1, 60), st.integers(0, 1000), st.booleans())
+def test_boxes_find_what_all_rows_say(kind: str, d: int, k: int, seed: int, own: bool):
+    keys = points(kind, 300, d, seed)
+    queries = torch.from_numpy(keys if own else 2 * points("normal", 40, d, seed + 1))
+    found = Boxes.of(keys).search(queries, k, "l2")
+    near, ids = brute(keys, queries, k, "l2")
+    assert found.ids.equal(ids)
+    assert found.distances.equal(near)
+
+
+def test_boxes_of_places_on_the_earth():
+    rng = np.random.default_rng(0)
+    degrees = np.column_stack([rng.uniform(-180, 180, 3000), np.degrees(np.arcsin(rng.uniform(-1, 1, 3000)))])
+    index = ld.Exact(degrees, metric="haversine")
+    assert index.rows.boxed(MANY, 40, "haversine")
+    keys = index.rows.shards[0]["key"]
+    found = index.search(torch.from_numpy(degrees[:MANY]), 40)
+    near, ids = brute(keys, torch.from_numpy(keys[:MANY]), 40, "haversine")
+    assert found.ids.equal(ids)
+    assert found.distances.equal(near)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_are_small_and_hold_every_row_once(kind: str):
+    parts = list(_split(points(kind, 1000, 2, 0), np.arange(1000), LEAF))
+    assert max(map(len, parts)) <= LEAF
+    assert sorted(np.concatenate(parts).tolist()) == list(range(1000))
+
+
+def test_only_many_queries_of_many_rows_with_narrow_keys_are_searched_in_boxes():
+    rows = ld.Exact(points("normal", ROWS, 2, 0)).rows
+    assert rows.boxed(MANY, 10, "l2")
+    assert not rows.boxed(MANY - 1, 10, "l2")
+    assert not rows.boxed(MANY, ROWS, "l2")
+    assert not rows.boxed(MANY, 10, "ip")
+    assert not ld.Exact(points("normal", ROWS, 9, 0)).rows.boxed(MANY, 10, "l2")
+    assert not ld.Exact(points("normal", ROWS, 2, 0).astype(np.float32)).rows.boxed(MANY, 10, "l2")
+    _ = rows.boxes
+    assert rows.boxed(1, 10, "l2")  # once they are there
