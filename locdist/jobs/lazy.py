@@ -66,7 +66,8 @@ def lazy_map(
     """
     if method.layer.k is None or method.loop is not None or not method.layer.model.traced:
         given = f"{method.name} with k={method.layer.k}"
-        raise UsageError("a method of k neighbors that is linear in the targets", given, "ld.local_mean(10).")
+        remedy = "Use ld.local_mean(10), say."
+        raise UsageError("a method of k neighbors that is linear in the targets", given, remedy)
     if not (is_whole(steps) and steps >= 1 and is_whole(dimensions) and dimensions >= 1):
         raise UsageError("steps and dimensions of at least 1", f"{steps}, {dimensions}", "Correct them.")
     rows = _matrix(keys, "keys")

@@ -1,11 +1,10 @@
 """Embeddings: coordinates in which neighbors stay neighbors."""
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from locdist.errors import UsageError, did_you_mean
+from locdist.errors import UsageError
 from locdist.local.embedding import Landing
 from locdist.local.kernels import kernel as chosen_kernel
 from locdist.local.kernels import kernel_spec, spec
@@ -14,6 +13,7 @@ from locdist.local.models import Constant
 from locdist.local.tangent import Barycenter
 from locdist.methods.method import Bandwidth, KernelChoice, plain
 from locdist.methods.shape import barycenter
+from locdist.methods.spelled import spelled
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,6 @@ EMBED_METHODS: Mapping[str, Callable[..., EmbedMethod]] = {"lle": lle, "spectral
 
 def embed_method(choice: EmbedMethod | str | Mapping[str, Any]) -> EmbedMethod:
     """A method by its name, or by its name and parameters: {"name": "lle", "k": 20}."""
-    if isinstance(choice, EmbedMethod):
-        return choice
-    given = {"name": choice} if isinstance(choice, str) else dict(choice)
-    name = str(given.pop("name", None))
-    if name not in EMBED_METHODS:
-        raise UsageError("a method that embeds", repr(name), did_you_mean(name, EMBED_METHODS))
-    known = inspect.signature(EMBED_METHODS[name]).parameters
-    for word in given:
-        if word not in known:
-            raise UsageError(f"a parameter of {name}", repr(word), did_you_mean(word, known))
-    return EMBED_METHODS[name](**given)
+    return (
+        choice if isinstance(choice, EmbedMethod) else spelled(choice, EMBED_METHODS, "a method that embeds")
+    )

@@ -1,6 +1,5 @@
 """Labels that spread over a graph of neighbors, from the nodes that have one to those that have none."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,12 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locdist.errors import UsageError, did_you_mean
+from locdist.errors import UsageError
 from locdist.local.answers import Answers, Status
 from locdist.local.graph import Graph
 from locdist.local.loops import Soft
 from locdist.local.targets import Blend, Clamp, Free, Reinforce, Source, Sweep, TargetLoop, shares
 from locdist.methods.method import plain
+from locdist.methods.spelled import spelled
 
 
 @dataclass(frozen=True)
@@ -264,18 +264,11 @@ LABEL_METHODS: Mapping[str, Callable[..., LabelMethod]] = {
 
 def label_method(choice: LabelMethod | str | Mapping[str, Any]) -> LabelMethod:
     """A method by its name, or by its name and parameters: {"name": "label-spreading", "alpha": 0.5}."""
-    if isinstance(choice, LabelMethod):
-        return choice
-    spec = {"name": choice} if isinstance(choice, str) else dict(choice)
-    name = str(spec.pop("name", None))
-    if name not in LABEL_METHODS:
-        raise UsageError("a method that labels a graph", repr(name), did_you_mean(name, LABEL_METHODS))
-    make = LABEL_METHODS[name]
-    known = inspect.signature(make).parameters
-    for word in spec:
-        if word not in known:
-            raise UsageError(f"a parameter of {name}", repr(word), did_you_mean(word, known))
-    return make(**spec)
+    return (
+        choice
+        if isinstance(choice, LabelMethod)
+        else spelled(choice, LABEL_METHODS, "a method that labels a graph")
+    )
 
 
 def _known(labels: Tensor, nodes: int) -> Tensor:

@@ -1,11 +1,10 @@
 """Methods whose support moves: blurring mean shift, denoising towards a manifold, local models in layers."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from locdist.errors import UsageError, did_you_mean
+from locdist.errors import UsageError
 from locdist.local.kernels import bandwidth_spec
 from locdist.local.kernels import kernel as chosen_kernel
 from locdist.local.layer import Layer
@@ -15,6 +14,7 @@ from locdist.local.support import Level, SupportLoop
 from locdist.local.tangent import OfFeatures, Tangent
 from locdist.methods.method import Bandwidth, Method, plain
 from locdist.methods.named import method as named
+from locdist.methods.spelled import spelled
 
 
 @dataclass(frozen=True)
@@ -184,15 +184,8 @@ LAYERED_METHODS: Mapping[str, Callable[..., LayeredMethod]] = {
 
 def layered_method(choice: LayeredMethod | str | Mapping[str, Any]) -> LayeredMethod:
     """A method by its name, or by its name and parameters: {"name": "denoise-manifold", "components": 2}."""
-    if isinstance(choice, LayeredMethod):
-        return choice
-    spec = {"name": choice} if isinstance(choice, str) else dict(choice)
-    name = str(spec.pop("name", None))
-    if name not in LAYERED_METHODS:
-        raise UsageError("a method whose support moves", repr(name), did_you_mean(name, LAYERED_METHODS))
-    make = LAYERED_METHODS[name]
-    known = inspect.signature(make).parameters
-    for word in spec:
-        if word not in known:
-            raise UsageError(f"a parameter of {name}", repr(word), did_you_mean(word, known))
-    return make(**spec)
+    return (
+        choice
+        if isinstance(choice, LayeredMethod)
+        else spelled(choice, LAYERED_METHODS, "a method whose support moves")
+    )

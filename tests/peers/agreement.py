@@ -30,7 +30,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 import locdist as ld
 from locdist.local.answers import WANTS
 from locdist.methods.method import Method
-from tests.peers import graphs
+from tests.peers import graphs, layers
 
 Array = NDArray[np.float64]
 README = Path(__file__).parents[2] / "README.md"
@@ -473,6 +473,48 @@ ROWS: tuple[Row, ...] = (
         "D⁻¹ W z = λ z",
         "scikit-learn `spectral_embedding`",
         graphs.spectral,
+    ),
+    Row(
+        "blurring_mean_shift",
+        "any × local mean, all rows move",
+        "X ← X + α (D⁻¹ K(X) X − X)",
+        "torch `scaled_dot_product_attention`, one layer",
+        layers.blurring,
+    ),
+    Row(
+        "denoise_manifold",
+        "any × tangent plane, all rows move",
+        "x ← x + α (I − V V')(μ − x)",
+        "NumPy `svd`, one layer",
+        layers.manifold,
+    ),
+    Row(
+        "stack",
+        "any × any, layer on layer",
+        "K₁ (K₂ y) for two local means",
+        "NumPy: product of the matrices",
+        layers.stack,
+    ),
+    Row(
+        "nonlocal_means",
+        "Gaussian of patches × local mean",
+        "Σ_j w_ij v_j / Σ_j w_ij",
+        "NumPy, all pairs of pixels",
+        layers.nonlocal_means,
+    ),
+    Row(
+        "bilateral",
+        "place × value, self-local mean",
+        "w = exp(−\\|Δx\\|²/2σ_s² − \\|Δv\\|²/2σ_c²)",
+        "OpenCV `bilateralFilter`, single precision",
+        layers.bilateral,
+    ),
+    Row(
+        "lazy_map",
+        "any × any linear smoother, of its own rows",
+        "Y ← S Y, mean and scale kept",
+        "scikit-learn `spectral_embedding`: 1 − correlation",
+        layers.lazy_map,
     ),
 )
 

@@ -113,6 +113,14 @@ def test_shares_go_in_as_predictions_write_them(place: Path, tmp_path: Path):
     np.testing.assert_array_equal(scores(tmp_path / "shares"), scores(tmp_path / "classes"))
 
 
+def test_the_order_of_the_sweeps_does_not_matter(place: Path, tmp_path: Path):
+    spread(place, tmp_path / "as they are", SPECS["label-spreading"])
+    with mock.patch("locdist.jobs.spreading.order.CACHED", 0):
+        spread(place, tmp_path / "near", SPECS["label-spreading"])
+    np.testing.assert_allclose(scores(tmp_path / "near"), scores(tmp_path / "as they are"), atol=1e-14)
+    assert parts(tmp_path / "near") != parts(tmp_path / "as they are")
+
+
 def kill_at(verb: str, place: Path, out: Path, kind: str, name: str) -> None:
     """Run a job in a process of its own that is killed at a moment; see `interrupted`."""
     signal = out.with_name(out.name + "-signal")

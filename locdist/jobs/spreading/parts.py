@@ -23,7 +23,7 @@ from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
 
 SWEEP = "sweep-"
-NUMBER, EDGE = 48, 40  # bytes: of a number of the state in all its copies, of an edge
+NUMBER, EDGE = 48, 160  # bytes: of a number of the state in all its copies, of an edge
 SWEPT, USUAL = 1e-8, 50  # seconds of an edge and a class in a sweep; sweeps, assumed
 
 
@@ -119,7 +119,7 @@ def moved_of(records: Mapping[str, Record]) -> Moved:
 def spread_cost(nodes: int, classes: int, edges: int) -> Estimate:
     """The task of all sweeps.
 
-    memory = base + nodes classes 48 + edges 40: the state in all its copies, and the graph in two
+    memory = base + nodes classes 48 + edges 160: the state in all its copies, the graph while it is sorted
     """
     memory = MEASURED.base + nodes * classes * NUMBER + edges * EDGE
     formula = (

@@ -12,6 +12,7 @@ from locdist.data.columns import vectors
 from locdist.data.store import Store
 from locdist.jobs.labelled import shares_of
 from locdist.jobs.request import read_batches, write_ipc
+from locdist.jobs.spreading.order import near_order, reordered
 from locdist.jobs.stored import StoredGraph
 from locdist.local.targets import Moved, State
 from locdist.methods.labels import LabelMethod, component_means
@@ -50,16 +51,19 @@ class SpreadWhole:
         graph, method = self.graph.whole(), self.method
         means = component_means(known, graph.components()) if method.balanced else known[:0]
         given = method.given(known, graph.degrees, means)
-        walk = graph.normalized(method.normalized) if method.normalized else graph
+        order = near_order(graph, known.shape[1])
+        walk = reordered(graph.normalized(method.normalized) if method.normalized else graph, order)
         del graph
-        state = begun(attempt.folder) or State(method.begun(known))
+        given, state = given[order], begun(attempt.folder) or State(method.begun(known)[order])
         for after in method.loop.states(walk, given, state):
             state = after
             if state.number % EVERY == 0 and not state.rests:
                 keep(attempt.folder, state)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
-            write_ipc(sink, name, *_parts(self.graph, state.values, means))
+            values = torch.empty_like(state.values)
+            values[order] = state.values
+            write_ipc(sink, name, *_parts(self.graph, values, means))
         return Record(rows=len(known), data=told(state))
 
 

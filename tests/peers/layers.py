@@ -1,0 +1,79 @@
+"""What moves and what looks alike beside its references, for the README's table."""
+
+import cv2
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.manifold import spectral_embedding
+
+import locdist as ld
+
+Array = NDArray[np.float64]
+RNG = np.random.default_rng(7)
+X = RNG.normal(size=(90, 3))
+Y = np.sin(X[:, 0]) + 0.1 * RNG.normal(size=90)
+IMAGE = RNG.random((16, 18))
+
+
+def _difference(ours: object, theirs: object) -> float:
+    return float(np.abs(np.asarray(ours) - np.asarray(theirs)).max())
+
+
+def _weights(h: float) -> Array:
+    kernel = np.exp(-((X[:, None] - X) ** 2).sum(2) / (2 * h * h))
+    return np.asarray(kernel / kernel.sum(1, keepdims=True))
+
+
+def blurring() -> float:
+    """A layer of unit rows beside attention."""
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    theirs = torch.nn.functional.scaled_dot_product_attention(*(torch.tensor(rows)[None],) * 3, scale=4.0)
+    moved = ld.blurring_mean_shift(0.5, layers=1).loop(ld.Exact, torch.tensor(rows))
+    return _difference(moved.keys, theirs[0])
+
+
+def manifold() -> float:
+    """A step across the plane of each row's neighbors."""
+    moved = ld.denoise_manifold(2, k=90, bandwidth=1.5, layers=1).loop(ld.Exact, torch.tensor(X)).keys
+    theirs = []
+    for row, weights in zip(X, _weights(1.5), strict=True):
+        mean = weights @ X
+        axes = np.linalg.svd(np.sqrt(weights)[:, None] * (X - mean))[2][:2]
+        theirs.append(row + (np.eye(3) - axes.T @ axes) @ (mean - row))
+    return _difference(moved, theirs)
+
+
+def stack() -> float:
+    """Two local means beside the product of their matrices."""
+    methods = [ld.local_mean(None, "gaussian", h).counting() for h in (2.0, 1.0)]
+    moved = ld.stack(methods).loop(ld.Exact, torch.tensor(X), torch.tensor(Y)[:, None])
+    targets = moved.targets
+    assert targets is not None
+    return _difference(targets[:, 0], _weights(1.0) @ _weights(2.0) @ Y)
+
+
+def nonlocal_means() -> float:
+    """Beside the local mean over patches."""
+    wide = np.pad(IMAGE, 1, mode="reflect")
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (3, 3)).reshape(-1, 9)
+    places = np.arange(3) - 1
+    taps = np.exp(-(places[:, None] ** 2 + places**2) / (2 * 0.5**2)).ravel()
+    weights = np.exp(-((windows[:, None] - windows) ** 2 * taps / taps.sum()).sum(2) / 0.4**2)
+    theirs = (weights @ IMAGE.ravel() / weights.sum(1)).reshape(IMAGE.shape)
+    return _difference(ld.nonlocal_means(IMAGE, 0.4, 3, 18), theirs)
+
+
+def bilateral() -> float:
+    """Beside OpenCV's."""
+    theirs = cv2.bilateralFilter(IMAGE.astype(np.float32), 7, 0.25, 1.5, borderType=cv2.BORDER_REPLICATE)
+    return _difference(ld.bilateral(IMAGE, 7, 0.25, 1.5), theirs)
+
+
+def lazy_map() -> float:
+    """Beside the spectral embedding; one less the correlations."""
+    hollow = np.exp(-((X[:, None] - X) ** 2).sum(2) / 2) * (1 - np.eye(len(X)))
+    method = ld.local_mean(len(X) - 1, "gaussian", 1.0)
+    found = ld.lazy_map(method, X, keep=True, tolerance=1e-14, steps=20_000).values.numpy()
+    theirs = spectral_embedding(hollow, n_components=2, eigen_solver="arpack", random_state=0)
+    pairs = (np.corrcoef(found[:, axis], theirs[:, axis])[0, 1] for axis in range(2))
+    return max(abs(1 - abs(each)) for each in pairs)
