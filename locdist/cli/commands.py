@@ -6,6 +6,7 @@ import typer
 
 from locdist.cli import options as opt
 from locdist.cli.frame import carry_out, command, running
+from locdist.errors import UsageError
 
 
 @command
@@ -264,7 +265,10 @@ def _method(
     named = {name: value for name, value in given.items() if value is not None}
     named |= {} if k is None else {"k": opt.neighbors(k)}
     chosen = read_method(name).spec if is_file(name) else {"name": name}
-    return {**chosen, **named, **opt.parameters(param)}
+    spec = {**chosen, **named, **opt.parameters(param)}
+    if k == "all" and read_method(spec).layer.k is not None:
+        raise UsageError("a method of sums for -k all", spec["name"], "Say how many neighbors count, -k 64.")
+    return spec
 
 
 def _scaling(text: str | None) -> str | dict[str, str] | None:

@@ -40,9 +40,11 @@ def _together(mistakes: Iterable[Mistake]) -> list[Mistake]:
     merged: dict[Path, Mistake] = {}
     for each in mistakes:
         before = merged.get(each.path)
-        merged[each.path] = (
-            replace(each, expected=f"{before.expected} or {each.expected}") if before else each
-        )
+        if before is None:
+            merged[each.path] = each
+        elif each.expected not in before.expected:
+            told = f"{before.expected} or {each.expected}"
+            merged[each.path] = replace(before, expected=told, remedy=before.remedy or each.remedy)
     return list(merged.values())
 
 
@@ -64,7 +66,8 @@ def _mistake(found: Found, content: Any) -> Mistake:
         return _unknown_method(path, content)
     if found["type"] == "literal_error":
         known = [str(word) for word in _values(found["loc"], "enum", "const")]
-        return Mistake(path, f"one of {', '.join(known)}", _shown(found["input"]), _meant(found, known))
+        wanted = f"one of {', '.join(known)}" if len(known) > 1 else "".join(known)
+        return Mistake(path, wanted, _shown(found["input"]), _meant(found, known) if len(known) > 1 else "")
     if found["type"] == "tuple_type":
         single = "string" in _values(found["loc"], "type")
         return Mistake(path, "text or a list of it" if single else "a list", _shown(found["input"]), "")
@@ -167,7 +170,8 @@ def _nodes(loc: Path) -> list[Mapping[str, Any]]:
             nodes = named or nodes
             continue
         below = [_below(node, part) for node in nodes]
-        nodes = [leaf for node in below if node is not None for leaf in _alternatives(node, whole)]
+        found = [leaf for node in below if node is not None for leaf in _alternatives(node, whole)]
+        nodes = found or nodes  # pydantic names the alternative, too, which is no place
     return nodes
 
 

@@ -90,6 +90,8 @@ class Shares(Section):
     """Kernels and their weights."""
 
 
+ALL = "all"  # k=None: a file has no other word for it, as null is what is not said
+
 # Parameters of which the annotation says less than is known.
 _KINDS: dict[str, Any] = {
     "k": Annotated[int, Field(ge=1)],
@@ -110,7 +112,8 @@ _WORDS = re.compile(r"\{(.*)\}")
 
 def made(choice: Section) -> Method:
     """The method that a section chooses; UsageError when its parameters do not fit together."""
-    return named(choice.model_dump(exclude_none=True))
+    told = choice.model_dump(exclude_none=True)
+    return named(told | ({"k": None} if told.get("k") == ALL else {}))
 
 
 def _section(name: str, maker: Callable[..., Method]) -> type[Section]:
@@ -122,6 +125,8 @@ def _section(name: str, maker: Callable[..., Method]) -> type[Section]:
         known = Literal[ast.literal_eval(f"({among[1]},)")] if among else parameter.annotation
         default = ... if parameter.default is parameter.empty else parameter.default
         allowed = _KINDS.get(parameter.name, known)
+        if parameter.name == "k" and default is not None and "None" in str(parameter.annotation):
+            allowed = allowed | Literal[ALL]
         described = Field(default=default, description=words or f"One of {among[1] if among else kind}.")
         fields[parameter.name] = (allowed if default is not None else allowed | None, described)
     fields["own"] = (bool | None, Field(default=None, description=_OWN))

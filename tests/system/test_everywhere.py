@@ -104,3 +104,26 @@ def test_what_lists_neighbors_is_refused_before_any_task(place: Path, tmp_path: 
     with pytest.raises(UsageError, match="explain"):
         ld.predict(METHOD, place / "few", place / "queries", tmp_path / "out", explain=3)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_pipeline_file_says_all(place: Path, tmp_path: Path):
+    method = {"name": "local-linear", "k": "all", "kernel": "gaussian", "bandwidth": 0.8}
+    file = {
+        "version": 1,
+        "index": {"path": str(place / "few")},
+        "queries": {"path": str(place / "queries")},
+        "steps": [{"predict": {"method": method, "out": str(tmp_path / "out")}}],
+    }
+    ld.Pipeline.of(file).run()
+    ld.predict(METHOD, place / "few", place / "queries", tmp_path / "python")
+    assert parts(tmp_path / "out") == parts(tmp_path / "python")
+    again = ld.Pipeline.read(tmp_path / "out/_locdist/pipeline.yaml")
+    assert again.file.steps[0].content.method.k == "all"
+
+
+@pytest.mark.parametrize("name", ["localize", "local-gp"])
+def test_all_is_never_taken_for_a_default(place: Path, tmp_path: Path, name: str):
+    words = ["predict", place / "few", place / "queries", "-m", name, "-k", "all", "--bandwidth", "0.8"]
+    done = CliRunner().invoke(app, [*map(str, words), "--out", str(tmp_path / "out")])
+    assert done.exit_code == 2
+    assert "a m" in done.stderr  # a method, or a model, of sums

@@ -1,6 +1,5 @@
 """All sweeps in one task, with a checkpoint every few of them: while the state fits one worker."""
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
@@ -8,6 +7,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
+from locdist.data.artefacts import packed, unpacked
 from locdist.data.columns import vectors
 from locdist.data.store import Store
 from locdist.jobs.labelled import shares_of
@@ -100,6 +100,17 @@ def tensor(batch: pa.RecordBatch, name: str) -> Tensor:
     return torch.from_numpy(array(batch.column(name)).copy())
 
 
+@dataclass(frozen=True)
+class Said:
+    """What a checkpoint says of its state, beside the values."""
+
+    sweeps: int
+    rests: bool
+    change: float
+    flipped: int
+    consistency: float
+
+
 def told(state: State) -> dict[str, object]:
     """What is said of a state, as JSON."""
     assert state.moved is not None
@@ -109,7 +120,7 @@ def told(state: State) -> dict[str, object]:
 def keep(folder: Store, state: State) -> None:
     """Leave a checkpoint."""
     batch = batch_of(values=state.values)
-    batch = batch.replace_schema_metadata({_TOLD: json.dumps(told(state))})
+    batch = batch.replace_schema_metadata({_TOLD: packed(told(state))})
     with folder.writer(CHECKPOINT) as sink:
         write_ipc(sink, CHECKPOINT, batch)
 
@@ -120,9 +131,10 @@ def begun(folder: Store) -> State | None:
         return None
     with folder.open(CHECKPOINT, mmap=True) as stream:
         (batch,) = read_batches(stream, CHECKPOINT)
-        said = json.loads(batch.schema.metadata[_TOLD])
-        moved = Moved(said["change"], said["flipped"], said["consistency"])
-        return State(tensor(batch, "values"), said["sweeps"], moved)
+        text, place = batch.schema.metadata[_TOLD], folder.path(CHECKPOINT)
+        said = unpacked(Said, text, "a checkpoint", place, "Delete it: the sweeps begin again.")
+        moved = Moved(said.change, said.flipped, said.consistency)
+        return State(tensor(batch, "values"), said.sweeps, moved)
 
 
 def _parts(graph: StoredGraph, values: Tensor, means: Tensor) -> Iterator[pa.RecordBatch]:
