@@ -386,7 +386,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"key": "rooms", "id": "id"}, "integers or strings in column 'id', the id; got type double"),
     ({"key": "rooms", "weight": "name"}, "numbers in column 'name', the weight"),
     ({"key": "rooms", "target": "e"}, "column 'e', the target"),
-    ({"key": "rooms", "metric": "l3"}, "metric as one of l2, cosine, ip"),
+    ({"key": "rooms", "metric": "l3"}, "metric as one of l2, cosine, haversine, ip"),
     ({"key": "rooms", "scaling": "standart"}, "Did you mean 'standard'"),
     ({"key": "rooms", "scaling": {"kee": "none"}}, "'kee'. Did you mean 'key'"),
     ({"key": "rooms", "scaling": {"key": 1}}, "scaling of the key as one of standard, none; got 1"),

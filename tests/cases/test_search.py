@@ -123,11 +123,13 @@ def test_no_queries_and_queries_as_lists_are_queries(arrangement: Arrangement) -
 def test_a_wrong_number_of_neighbors_is_refused_when_it_is_named(tmp_path: Path) -> None:
     """C10: k is a whole number from 1 to the rows there are."""
     index = ld.build_index(ld.dataset({"key": KEYS}, key="key"), tmp_path / "index")
-    wrong: list[Any] = [0, -1, 2.5, True, "3", None]
+    wrong: list[Any] = [0, -1, 2.5, True, "3"]
     for k in wrong:
         with pytest.raises(UsageError, match="k, a whole number of at least 1"):
             ld.knn(k)
-    for k in [*wrong, 51]:
+    with pytest.raises(UsageError, match="for k=None"):  # all rows, which are nobody's nearest
+        ld.knn(None)  # type: ignore[arg-type]
+    for k in [*wrong, None, 51]:
         with pytest.raises(UsageError, match="k from 1 to the 50 rows"):
             ld.neighbors(index, KEYS, k=k)
 

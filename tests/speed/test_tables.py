@@ -20,7 +20,7 @@ def test_a_split_is_scored_and_told():
     score = scored(split(0))
     assert score.rmse < 0.2
     assert score.known == pytest.approx(0.1)
-    assert score.new > score.rmse  # rows that are known are easier
+    assert score.new == pytest.approx(score.rmse, rel=0.3)  # the same, but for the rows that are known
     assert abs(score.held - LEVEL) < 0.1
     assert np.mean(score.thirds) == pytest.approx(score.held, abs=0.01)
     assert "covariance=" in score.chosen

@@ -76,7 +76,7 @@ DECLARED: dict[str, tuple[dict[str, Any], str]] = {
     "an id that is a float": ({"id": "a"}, r"integers or strings in column 'a', the id; got type double"),
     "no key": ({"key": []}, r"at least one column as the key"),
     "a key twice": ({"key": ["a", "a"]}, r"each column of the key once"),
-    "an unknown metric": ({"metric": "cosin"}, r"l2, cosine, ip; got 'cosin'.*cosine"),
+    "an unknown metric": ({"metric": "cosin"}, r"l2, cosine, haversine, ip; got 'cosin'.*cosine"),
     "an unknown scaling": ({"scaling": "standart"}, r"standard, none; got 'standart'"),
     "a negative multiplier": ({"key": {"a": -1.0}}, r"a positive multiplier for 'a'; got -1"),
 }
@@ -95,7 +95,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
         {"queries": QUERIES.append_column("status", QUERIES["word"]), "keep": ["id", "status"]},
         r"kept columns besides those of the output.*got status\. Rename them",
     ),
-    "unknown extra": ({"extras": ["spreads"]}, r"spread, effective, coefficients; got 'spreads'"),
+    "unknown extra": ({"extras": ["spreads"]}, r"spread, effective, coefficients, parameters, interval; got 'spreads'"),
     "negative explain": ({"explain": -1}, r"explain.*of 0 or more; got -1"),
     "limit of 0": ({"limit": 0}, r"a limit of at least one row; got 0"),
     "negative max_bad": ({"max_bad": -1}, r"max_bad as a share below 1.*got -1"),
