@@ -1,4 +1,4 @@
-"""Queries that move over a support: mean shift, Hopfield retrieval, denoising, against peers and brute force."""
+"""Queries that move over a support: mean shift, Hopfield retrieval, denoising; peers and brute force."""
 
 import numpy as np
 import pytest

@@ -95,7 +95,10 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
         {"queries": QUERIES.append_column("status", QUERIES["word"]), "keep": ["id", "status"]},
         r"kept columns besides those of the output.*got status\. Rename them",
     ),
-    "unknown extra": ({"extras": ["spreads"]}, r"spread, effective, coefficients, parameters, interval; got 'spreads'"),
+    "unknown extra": (
+        {"extras": ["spreads"]},
+        r"spread, effective, coefficients, parameters, interval; got 'spreads'",
+    ),
     "negative explain": ({"explain": -1}, r"explain.*of 0 or more; got -1"),
     "limit of 0": ({"limit": 0}, r"a limit of at least one row; got 0"),
     "negative max_bad": ({"max_bad": -1}, r"max_bad as a share below 1.*got -1"),
