@@ -13,6 +13,7 @@ from locdist.cli import choosing, clustering, commands, moving, networks, pipeli
 from locdist.cli import options as opt
 from locdist.cli.frame import command, show
 
+_WIDE = 22  # columns for the name of a method
 _CODES = (
     "Exit codes: 0 done, 1 a fault of locdist, 2 wrong use, 3 data, 4 machine (try again), "
     "5 too many bad rows, 130 or 143 stopped."
@@ -144,11 +145,11 @@ def methods() -> None:
     for verb, table in [("", METHODS), *tables.items()]:
         typer.echo(f"methods of `{verb}`" if verb else "methods (parameters after the name)")
         for name, make in table.items():
-            typer.echo(f"  {name:<14}{_summary(make)}")
-            typer.echo(f"  {'':<14}{' '.join(inspect.signature(make).parameters)}")
+            typer.echo(f"  {name:<{_WIDE}}{_summary(make)}")
+            typer.echo(f"  {'':<{_WIDE}}{' '.join(inspect.signature(make).parameters)}")
     typer.echo("kernels (u: distance / bandwidth)")
     for name, kernel in KERNELS.items():
-        typer.echo(f"  {name:<14}{_summary(kernel)}")
+        typer.echo(f"  {name:<{_WIDE}}{_summary(kernel)}")
 
 
 def doctor(json: opt.Json = False) -> None:

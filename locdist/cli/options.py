@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from locdist.errors import UsageError
+from locdist.errors import UsageError, did_you_mean
 
 _METHOD = "Method"
 _SUPPORT = "Support"
@@ -274,6 +274,12 @@ def amounts(given: Sequence[str] | None) -> dict[str, Any]:
         number = memory(text) if name == "memory" else _number(text)
         if number is None or not name:
             raise UsageError("resources as NAME=AMOUNT", repr(pair), "Write --resources cpus=2,memory=6GiB.")
+        if name in ("cpu", "gpu", "mem"):
+            raise UsageError(
+                "cpus, gpus, memory, or a name of the cluster",
+                repr(name),
+                did_you_mean(name, ("cpus", "gpus", "memory")),
+            )
         (told if name in ("cpus", "gpus", "memory") else custom)[name] = number
     return {**told, "custom": custom}
 

@@ -30,6 +30,8 @@ def executor(
     """
     if name not in EXECUTORS:
         raise UsageError(f"an executor: {', '.join(EXECUTORS)}", repr(name), did_you_mean(name, EXECUTORS))
+    if address == "":
+        raise UsageError("the address of a cluster", "an empty one", "Is a variable unset? Or leave it out.")
     if name == "local":
         _refuse(name, "address", address)
         return Local(workers, processes)

@@ -207,6 +207,12 @@ def compared(folder: Store, manifest: Manifest) -> Claim:
         if added
         else []
     )
+    touched = _touched(old.snapshot, new.snapshot)
+    if touched:
+        notes.append(
+            f"{len(touched)} input files were written or copied after the job began, with the same size and "
+            f"footer, and are taken for the same: {touched[0]} ... If their rows changed, use --overwrite."
+        )
     notes += [
         f"{path} was {before}, now {after}" for path, before, after in differences(old.versions, new.versions)
     ]
@@ -247,6 +253,12 @@ def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
                 f"It changed after the job began. {REMEDY}",
             )
     return tuple(now)
+
+
+def _touched(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
+    """Pinned files whose time is another, though nothing else is."""
+    now = {file.path: file.modified for file in new}
+    return tuple(file.path for file in old if now.get(file.path, file.modified) != file.modified)
 
 
 def _compared(file: Pinned, other: Pinned) -> dict[str, Any]:

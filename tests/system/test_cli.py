@@ -626,3 +626,17 @@ def test_plan_refuses_the_limit_that_the_run_refuses(world, tmp_path, limit):
     words = (world.index, world.queries, "-m", "knn", "-k", 5, "--limit", limit, "--out", tmp_path / "out")
     for verb in (("predict",), ("plan", "predict")):
         assert "a limit of at least one row" in error((*verb, *words), 2)
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (("--resources", "cpu=1"), "Did you mean 'cpus'?"),
+        (("--executor", "ray", "--address", ""), "an empty one"),
+    ],
+)
+def test_what_was_probably_meant_is_told(world, tmp_path, words, said):
+    done = cli("neighbors", world.index, world.queries, "-k", 4, "--out", tmp_path / "out", *words)
+    assert done.exit_code == 2
+    assert said in " ".join(done.stderr.split())
+    assert not (tmp_path / "out").exists()

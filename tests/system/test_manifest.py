@@ -92,7 +92,11 @@ def test_a_touched_file_is_the_same_file(folder: Store):
     claim(folder, ASKED)
     folder.write(COMMITTED, b"{}")
     touched = replace(ASKED, snapshot=(replace(FILES[0], modified=9), FILES[1]))
-    assert claim(folder, touched).resumed
+    again = claim(folder, touched)
+    assert again.resumed
+    assert "1 input files were written or copied after the job began" in " ".join(again.notes)
+    assert FILES[0].path in " ".join(again.notes)
+    assert not claim(folder, ASKED).notes
 
 
 def test_where_no_footer_tells_the_time_does_and_is_shown_as_a_date(folder: Store):
