@@ -640,3 +640,13 @@ def test_what_was_probably_meant_is_told(world, tmp_path, words, said):
     assert done.exit_code == 2
     assert said in " ".join(done.stderr.split())
     assert not (tmp_path / "out").exists()
+
+
+def test_the_status_of_a_refused_run_says_why(world, tmp_path):
+    words = ("neighbors", world.index, world.queries, "-k", 4, "--out", tmp_path / "out")
+    assert cli(*words, "--resources", "cpus=99").exit_code == 2
+    told = cli("status", tmp_path / "out")
+    assert told.exit_code == 2
+    assert "cpus 99" in told.stdout
+    assert cli(*words).exit_code == 0
+    assert cli("status", tmp_path / "out").exit_code == 0

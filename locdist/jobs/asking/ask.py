@@ -1,7 +1,8 @@
 """Running the jobs that answer queries: what is pinned, tuned and audited before, and reported after."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from locdist.data.dataset import Dataset
+from locdist.data.filesystems import redacted
 from locdist.data.source import Source, Span, source
 from locdist.data.store import Store
-from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.errors import DataError, LocdistError, MachineError, UsageError, did_you_mean
 from locdist.execute import machine
 from locdist.execute.events import Listener, Tuning
 from locdist.execute.executor import Executor, run
@@ -44,7 +46,7 @@ from locdist.plan.cost import Search, predict_cost
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Resources, Stage, Task, holding, remaining
 from locdist.plan.records import Record
-from locdist.plan.status import Audit
+from locdist.plan.status import Audit, RunStatus, write_status
 from locdist.plan.versions import versions
 from locdist.search.generation import Generation
 
@@ -251,7 +253,7 @@ def ask(request: Request, prepare: Prepare, out: str | Path, running: Running) -
         Places.of(request.source, question.index).write(folder)
         with (running.executor or Local()).kept() as executor:
             running = replace(running, executor=executor)
-            with logged(folder, running.listener) as tell:
+            with logged(folder, running.listener) as tell, _refusal(folder, running.command):
                 plan = _planned(folder, question, request, running, tell)
             question = replace(question, index=question.index.probing(plan.nprobe))
             notes = left_out(request.source) + claim.notes + _itself(question)
@@ -261,6 +263,18 @@ def ask(request: Request, prepare: Prepare, out: str | Path, running: Running) -
             return run(
                 job, executor, listener=running.listener, command=running.command, audit=audit_of(plan)
             )
+
+
+@contextmanager
+def _refusal(folder: Store, command: str) -> Iterator[None]:
+    """Leave for `locdist status` why a run ended before it began."""
+    try:
+        yield
+    except LocdistError as error:
+        with suppress(MachineError):
+            told = redacted(str(error)), redacted(command)
+            write_status(folder, RunStatus("failed", error.exit_code, *told))
+        raise
 
 
 def ask_here(request: Request, question: Ask, running: Running) -> pa.Table:
