@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 TILE = 256
 NEIGHBOR = 32  # bytes of one neighbor in an output: id, distance, weight, contribution
-PAIR = 32  # bytes of one neighbor while it is searched: distance and id, as found and as re-ranked
+PAIR = 112  # bytes of one neighbor while it is searched: distance and id, found, re-ranked, merged and sorted
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ def predict_cost(
 ) -> Estimate:
     """A task that answers `queries` queries, `block` at a time, with `row_bytes` of kept columns for each.
 
-    memory = base + resident + block (8 d + 2 row_bytes + 32 k + 2 answer) + tile
-    where 32 are a neighbor found and one re-ranked, and tile = 8 x 256 k (d + m + p), or what `_summed` says
+    memory = base + resident + block (8 d + 2 row_bytes + 112 k + 2 answer) + tile
+    where 112 are a neighbor, found and ranked, and tile = 8 x 256 k (d + m + p), or what `_summed` says
     """
     block = min(block, queries)
     each = 8 * solve.d + 2 * row_bytes + PAIR * solve.k + 2 * solve.answer

@@ -55,7 +55,7 @@ def test_neighbors_are_gathered_for_a_block_of_queries_and_memory_is_predicted_w
     assert peaks[1] - peaks[0] < 100 << 20
     plan = plan_predict(method, index, {"e": keys}, tmp_path / "more")
     assert peaks[1] < plan.memory + peaks[0]
-    told = r"the largest worker has 1,048,576 \(the plan predicts base .* block 262 x \(8 d=64 .* 32 x k=500"
+    told = r"the largest worker has 1,048,576 \(the plan predicts base .* block 262 x \(8 d=64 .* 112 x k=500"
     with pytest.raises(UsageError, match=told):
         ld.predict(method, index, {"e": keys}, tmp_path / "more", executor=Tiny())
 
