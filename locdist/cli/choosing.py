@@ -6,6 +6,7 @@ import typer
 
 from locdist.cli import options as opt
 from locdist.cli.frame import command, show
+from locdist.cli.given import dataset_of
 from locdist.errors import UsageError
 
 _TRIED = "Values to try"
@@ -98,11 +99,10 @@ def select(
         --features rooms,area -m gwr --out chosen.json
     locdist predict index/ data/new/ --method chosen.json --out pred/
     """
-    from locdist.cli.commands import _dataset
     from locdist.jobs.select import select
 
     roles = (features, target, None, weight, scaling, metric, map, offset)
-    rows = _dataset(support, key, *roles) if key else support
+    rows = dataset_of(support, key, *roles) if key else support
     found = select(
         opt.names(method), rows, grid=_grid(k, kernel, bandwidth, ridge, param), criterion=criterion,
         sample=sample, seed=seed, bad=bad,

@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from locdist.cli import options as opt
-from locdist.cli.frame import carry_out, command, running
+from locdist.cli.frame import Job, command, verb
+from locdist.cli.given import dataset_of
 
 _MODES = "Modes"
 Radius = Annotated[
@@ -51,9 +52,9 @@ Quantile = Annotated[
 ]
 
 
-@command
+@verb
 def cluster(
-    context: typer.Context,
+    job: Job,
     support: opt.SupportPath,
     key: opt.Key,
     out: opt.Out,
@@ -74,14 +75,6 @@ def cluster(
     recall: opt.Recall = 0.99,
     keep: opt.Keep = None,
     max_bad: opt.MaxBad = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Cluster rows: those that climb to the same mode of their density (mean shift).
 
@@ -89,22 +82,19 @@ def cluster(
     locdist cluster stars/ --key x,y,z --bandwidth 0.8 --out groups/
     locdist assign groups/ new-stars/ --out labels/
     """
-    from locdist.cli.commands import _dataset
     from locdist.jobs.cluster import cluster
     from locdist.jobs.clustering.planned import plan_cluster
 
     spec = {"name": "mean-shift", "bandwidth": bandwidth, "kernel": kernel, "k": k, **opt.parameters(param)}
-    rows = _dataset(support, key, None, None, id, weight, scaling, "l2", map)
+    rows = dataset_of(support, key, None, None, id, weight, scaling, "l2", map)
     chosen: dict[str, Any] = {"grain": grain, "sample": sample, "radius": radius, "least": least}
-    chosen |= {"keep": opt.keep(keep), "bad": bad, "recall": recall, "codes": codes, "overwrite": overwrite}
-    run = running(executor, address, workers, processes, resources, quiet)
-    run |= {"max_bad": opt.max_bad(max_bad)}
-    carry_out(context, json, (cluster, plan_cluster), (spec, rows, out), chosen, run)
+    chosen |= {"keep": opt.keep(keep), "bad": bad, "recall": recall, "codes": codes}
+    job.carry_out((cluster, plan_cluster), (spec, rows, out), chosen, max_bad)
 
 
-@command
+@verb
 def assign(
-    context: typer.Context,
+    job: Job,
     clusters: Clusters,
     queries: opt.QueriesPath,
     out: opt.Out,
@@ -112,14 +102,6 @@ def assign(
     keep: opt.Keep = None,
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Assign new rows to the clusters that `cluster` found.
 
@@ -133,11 +115,8 @@ def assign(
         "recall": recall,
         "keep": opt.keep(keep),
         "limit": limit,
-        "overwrite": overwrite,
     }
-    run = running(executor, address, workers, processes, resources, quiet)
-    run |= {"max_bad": opt.max_bad(max_bad)}
-    carry_out(context, json, (assign, plan_assign), (clusters, queries, out), chosen, run)
+    job.carry_out((assign, plan_assign), (clusters, queries, out), chosen, max_bad)
 
 
 @command

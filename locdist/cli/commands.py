@@ -2,16 +2,14 @@
 
 from typing import Any
 
-import typer
-
 from locdist.cli import options as opt
-from locdist.cli.frame import carry_out, command, running
-from locdist.errors import UsageError
+from locdist.cli.frame import Job, verb
+from locdist.cli.given import dataset_of, method_of
 
 
-@command
+@verb
 def index(
-    context: typer.Context,
+    job: Job,
     support: opt.SupportPath,
     key: opt.Key,
     out: opt.Out,
@@ -28,14 +26,6 @@ def index(
     nlist: opt.Nlist = None,
     bad: opt.Bad = "raise",
     seed: opt.Seed = 0,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Index a support: an immutable folder that later commands search.
 
@@ -51,15 +41,14 @@ def index(
     """
     from locdist.jobs.plans import plan_index
 
-    rows = _dataset(support, key, features, target, id, weight, scaling, metric, map, offset)
+    rows = dataset_of(support, key, features, target, id, weight, scaling, metric, map, offset)
     chosen: dict[str, Any] = {"recall": recall, "codes": codes, "nlist": nlist, "bad": bad, "seed": seed}
-    run = running(executor, address, workers, processes, resources, quiet)
-    carry_out(context, json, (_indexed, plan_index), (rows, out), chosen | {"overwrite": overwrite}, run)
+    job.carry_out((_indexed, plan_index), (rows, out), chosen)
 
 
-@command
+@verb
 def predict(
-    context: typer.Context,
+    job: Job,
     index: opt.IndexPath,
     queries: opt.QueriesPath,
     out: opt.Out,
@@ -75,14 +64,6 @@ def predict(
     explain: opt.Explain = 0,
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Predict every query with a local model of its neighbors.
 
@@ -97,22 +78,20 @@ def predict(
     from locdist.jobs.plans import plan_predict
     from locdist.jobs.predict import predict
 
-    spec = _method(method, k, kernel, bandwidth, ridge, param)
+    spec = method_of(method, k, kernel, bandwidth, ridge, param)
     chosen: dict[str, Any] = {
         "keep": opt.keep(keep),
         "extras": opt.names(extras),
         "explain": explain,
         "recall": recall,
     }
-    chosen |= {"limit": limit, "overwrite": overwrite}
-    run = running(executor, address, workers, processes, resources, quiet)
-    run |= {"max_bad": opt.max_bad(max_bad)}
-    carry_out(context, json, (predict, plan_predict), (spec, index, queries, out), chosen, run)
+    chosen |= {"limit": limit}
+    job.carry_out((predict, plan_predict), (spec, index, queries, out), chosen, max_bad)
 
 
-@command
+@verb
 def neighbors(
-    context: typer.Context,
+    job: Job,
     index: opt.IndexPath,
     queries: opt.QueriesPath,
     out: opt.Out,
@@ -121,14 +100,6 @@ def neighbors(
     keep: opt.Keep = None,
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Find the k nearest rows of the support for every query: the kNN join itself.
 
@@ -143,16 +114,13 @@ def neighbors(
         "keep": opt.keep(keep),
         "recall": recall,
         "limit": limit,
-        "overwrite": overwrite,
     }
-    run = running(executor, address, workers, processes, resources, quiet)
-    run |= {"max_bad": opt.max_bad(max_bad)}
-    carry_out(context, json, (neighbors, plan_neighbors), (index, queries, out), chosen, run)
+    job.carry_out((neighbors, plan_neighbors), (index, queries, out), chosen, max_bad)
 
 
-@command
+@verb
 def transform(
-    context: typer.Context,
+    job: Job,
     support: opt.SupportPath,
     key: opt.Key,
     out: opt.Out,
@@ -178,14 +146,6 @@ def transform(
     explain: opt.Explain = 0,
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Answer every row of a support from the other rows; indexes it first.
 
@@ -196,18 +156,16 @@ def transform(
     from locdist.jobs.plans import plan_transform
     from locdist.jobs.transform import transform
 
-    spec = _method(method, k, kernel, bandwidth, ridge, param)
-    rows = _dataset(support, key, features, target, id, weight, scaling, metric, map, offset)
+    spec = method_of(method, k, kernel, bandwidth, ridge, param)
+    rows = dataset_of(support, key, features, target, id, weight, scaling, metric, map, offset)
     chosen: dict[str, Any] = {
         "keep": opt.keep(keep),
         "extras": opt.names(extras),
         "explain": explain,
         "recall": recall,
     }
-    chosen |= {"bad": bad, "codes": codes, "limit": limit, "overwrite": overwrite}
-    run = running(executor, address, workers, processes, resources, quiet)
-    run |= {"max_bad": opt.max_bad(max_bad)}
-    carry_out(context, json, (transform, plan_transform), (spec, rows, out), chosen, run)
+    chosen |= {"bad": bad, "codes": codes, "limit": limit}
+    job.carry_out((transform, plan_transform), (spec, rows, out), chosen, max_bad)
 
 
 def _indexed(support: Any, out: str, **choices: Any) -> Any:
@@ -217,62 +175,3 @@ def _indexed(support: Any, out: str, **choices: Any) -> Any:
 
     build_index(support, out, **choices)
     return status(out)
-
-
-def _dataset(
-    support: str,
-    key: list[str],
-    features: list[str] | None,
-    target: list[str] | None,
-    id: str | None,
-    weight: str | None,
-    scaling: str | None,
-    metric: str,
-    map: str | None = None,
-    offset: str | None = None,
-) -> Any:
-    from locdist.data.dataset import dataset
-    from locdist.jobs.chosen import read_map
-
-    return dataset(
-        support,
-        key=opt.columns(key),
-        features=opt.columns(features) or None,
-        target=opt.names(target),
-        id=id,
-        weight=weight,
-        offset=offset,
-        scaling=_scaling(scaling),
-        metric=metric,
-        map=None if map is None else read_map(map),
-    )
-
-
-def _method(
-    name: str,
-    k: str | None,
-    kernel: str | None,
-    bandwidth: str | None,
-    ridge: float | None,
-    param: list[str] | None,
-) -> dict[str, Any]:
-    """The method as a spec, from its name or the file that holds it, with the parameters that were given."""
-    from locdist.jobs.chosen import is_file, read_method
-
-    width = None if bandwidth is None else opt.bandwidth(bandwidth)
-    shape = None if kernel is None else opt.value_of(kernel)
-    given = {"kernel": shape, "bandwidth": width, "ridge": ridge}
-    named = {name: value for name, value in given.items() if value is not None}
-    named |= {} if k is None else {"k": opt.neighbors(k)}
-    chosen = read_method(name).spec if is_file(name) else {"name": name}
-    spec = {**chosen, **named, **opt.parameters(param)}
-    if k == "all" and read_method(spec).layer.k is not None:
-        raise UsageError("a method of sums for -k all", spec["name"], "Say how many neighbors count, -k 64.")
-    return spec
-
-
-def _scaling(text: str | None) -> str | dict[str, str] | None:
-    """`none`, or by role: `key=none,features=standard`."""
-    if text is None or "=" not in text:
-        return text
-    return {role: scaling for role, _, scaling in (part.partition("=") for part in text.split(","))}

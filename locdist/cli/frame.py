@@ -1,13 +1,16 @@
 """What every command has around it: errors as readable blocks with their exit code, results on stdout."""
 
 import functools
+import inspect
 import shlex
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ParamSpec, Protocol
 
 import typer
 
+from locdist.cli import options as opt
 from locdist.errors import LocdistError
 
 P = ParamSpec("P")
@@ -52,23 +55,76 @@ def show(result: Result, json: bool) -> None:
     typer.echo(result.to_json().decode() if json else str(result))
 
 
-def carry_out(
-    context: typer.Context,
-    json: bool,
-    verbs: tuple[Callable[..., Any], Callable[..., Any]],
-    given: tuple[Any, ...],
-    chosen: dict[str, Any],
-    run: dict[str, Any],
-) -> None:
-    """Do the first verb, or behind `locdist plan` the second, which tells what the first would do."""
-    do, tell = verbs
-    if planning(context):
-        show(tell(*given, **chosen, executor=run["executor"], resources=run["resources"]), json)
-    else:
-        done = do(*given, **chosen, **run)
-        show(done, json)
-        if not json:
+@dataclass(frozen=True)
+class Job:
+    """How a job is run, whatever it computes: the options that all verbs share."""
+
+    context: typer.Context
+    executor: str
+    address: str | None
+    workers: int | None
+    processes: bool
+    resources: list[str] | None
+    overwrite: bool
+    json: bool
+    quiet: bool
+
+    def carry_out(
+        self,
+        verbs: tuple[Callable[..., Any], Callable[..., Any]],
+        given: tuple[Any, ...],
+        chosen: dict[str, Any],
+        max_bad: str | None = None,
+    ) -> None:
+        """Do the first verb, or behind `locdist plan` the second, which tells what the first would do."""
+        (do, tell), chosen, where = verbs, chosen | {"overwrite": self.overwrite}, self._where()
+        if planning(self.context):
+            return show(tell(*given, **chosen, **where), self.json)
+        run = {"listener": listening(self.quiet), "command": continuing(sys.argv)}
+        run |= {} if max_bad is None else {"max_bad": opt.max_bad(max_bad)}
+        done = do(*given, **chosen, **where, **run)
+        show(done, self.json)
+        if not self.json:
             note(done)
+
+    def _where(self) -> dict[str, Any]:
+        """The executor, and what each task asks of it."""
+        from locdist.execute.choose import executor
+        from locdist.plan.plan import Resources
+
+        chosen = executor(self.executor, workers=self.workers, processes=self.processes, address=self.address)
+        asked = Resources(**opt.amounts(self.resources)) if self.resources else None
+        return {"executor": chosen, "resources": asked}
+
+
+def _shared(
+    executor: opt.ExecutorName = "local",
+    address: opt.Address = None,
+    workers: opt.Workers = None,
+    processes: opt.Processes = False,
+    resources: opt.ResourcesOf = None,
+    overwrite: opt.Overwrite = False,
+    json: opt.Json = False,
+    quiet: opt.Quiet = False,
+) -> None:
+    """The options of a `Job`, as the command line has them."""
+
+
+def verb(function: Callable[..., None]) -> Callable[..., None]:
+    """A command that runs a job: behind its own options it has those of a `Job`, which it gets first."""
+    shared = inspect.signature(_shared).parameters
+    own = list(inspect.signature(function).parameters.values())[1:]
+
+    @functools.wraps(function)
+    def expanded(context: typer.Context, **given: Any) -> None:
+        job = Job(context, **{name: given.pop(name) for name in shared})
+        function(job, **given)
+
+    context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    shown: Any = expanded
+    shown.__signature__ = inspect.Signature([context, *own, *shared.values()])
+    shown.__annotations__ = {each.name: each.annotation for each in shown.__signature__.parameters.values()}
+    return command(expanded)
 
 
 def planning(context: typer.Context) -> bool:
@@ -80,27 +136,6 @@ def note(done: object) -> None:
     """What a user should know about a result and does not see in it."""
     if _minimum_norm(getattr(done, "status", {})):
         typer.echo(_DEFICIENT)
-
-
-def running(
-    executor: str,
-    address: str | None,
-    workers: int | None,
-    processes: bool,
-    resources: list[str] | None,
-    quiet: bool,
-) -> dict[str, Any]:
-    """Executor, resources, listener and continuing command of a run."""
-    from locdist.cli.options import amounts
-    from locdist.execute.choose import executor as chosen
-    from locdist.plan.plan import Resources
-
-    return {
-        "executor": chosen(executor, workers=workers, processes=processes, address=address),
-        "resources": Resources(**amounts(resources)) if resources else None,
-        "listener": listening(quiet),
-        "command": continuing(sys.argv),
-    }
 
 
 def listening(quiet: bool) -> Any:

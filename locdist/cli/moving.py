@@ -5,7 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from locdist.cli import options as opt
-from locdist.cli.frame import carry_out, command, running
+from locdist.cli.frame import Job, verb
+from locdist.cli.given import dataset_of, parameters_of
 
 LayeredName = Annotated[
     str,
@@ -16,9 +17,9 @@ LayeredName = Annotated[
 ]  # fmt: skip
 
 
-@command
+@verb
 def move(
-    context: typer.Context,
+    job: Job,
     support: opt.SupportPath,
     key: opt.Key,
     out: opt.Out,
@@ -38,14 +39,6 @@ def move(
     recall: opt.Recall = 0.99,
     keep: opt.Keep = None,
     max_bad: opt.MaxBad = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Move rows together, layer after layer: blurring mean shift, denoising, stacks of local models.
 
@@ -55,18 +48,10 @@ def move(
     locdist move stars/ --key x,y -m blurring-mean-shift --bandwidth 0.5
         --out groups/
     """
-    from locdist.cli.commands import _dataset
     from locdist.jobs.layers.planned import plan_move
     from locdist.jobs.move import move
 
-    width = None if bandwidth is None else opt.bandwidth(bandwidth)
-    given = {"kernel": None if kernel is None else opt.value_of(kernel), "bandwidth": width}
-    named = {name: value for name, value in given.items() if value is not None}
-    named |= {} if k is None else {"k": opt.neighbors(k)}
-    spec = {"name": method, **named, **opt.parameters(param)}
-    rows = _dataset(support, key, None, target, id, weight, scaling, metric, map)
+    spec = {"name": method, **parameters_of(k, kernel, bandwidth, None, param)}
+    rows = dataset_of(support, key, None, target, id, weight, scaling, metric, map)
     chosen: dict[str, Any] = {"keep": opt.keep(keep), "bad": bad, "recall": recall, "codes": codes}
-    chosen |= {"overwrite": overwrite}
-    run = running(executor, address, workers, processes, resources, quiet)
-    run |= {"max_bad": opt.max_bad(max_bad)}
-    carry_out(context, json, (move, plan_move), (spec, rows, out), chosen, run)
+    job.carry_out((move, plan_move), (spec, rows, out), chosen, max_bad)

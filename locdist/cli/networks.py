@@ -6,7 +6,8 @@ import typer
 
 from locdist.cli import options as opt
 from locdist.cli.choosing import Keys
-from locdist.cli.frame import carry_out, command, running
+from locdist.cli.frame import Job, verb
+from locdist.cli.given import dataset_of, method_of
 
 _EDGES = "Edges"
 
@@ -55,9 +56,9 @@ Embedding = Annotated[str, typer.Option("--method", "-m", help="lle or spectral.
 EmbeddingPath = Annotated[str, typer.Argument(help="The folder that `locdist embed` wrote.")]
 
 
-@command
+@verb
 def graph(
-    context: typer.Context,
+    job: Job,
     support: opt.SupportPath,
     out: opt.Out,
     key: Keys = None,
@@ -76,14 +77,6 @@ def graph(
     codes: opt.Codes = None,
     bad: opt.Bad = "raise",
     recall: opt.RecallOfRun = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Make the graph of neighbors among the rows of a support; indexes it first.
 
@@ -93,22 +86,20 @@ def graph(
         --bandwidth 0.5 --symmetrize mean --out graph/
     locdist graph index/ -m barycenter --param k=12 --out graph/
     """
-    from locdist.cli.commands import _dataset, _method
     from locdist.jobs.graph import graph
     from locdist.jobs.network_plans import plan_graph
 
-    rows = _dataset(support, key, None, None, id, weight, scaling, metric, map) if key else support
+    rows = dataset_of(support, key, None, None, id, weight, scaling, metric, map) if key else support
     width = None if bandwidth is None else opt.bandwidth(bandwidth)
-    spec = None if method is None else _method(method, None, None, None, None, param)
+    spec = None if method is None else method_of(method, None, None, None, None, param)
     chosen: dict[str, Any] = {"k": k, "radius": radius, "kernel": kernel, "bandwidth": width, "method": spec}
-    chosen |= {"symmetrize": symmetrize, "codes": codes, "bad": bad, "recall": recall, "overwrite": overwrite}
-    run = running(executor, address, workers, processes, resources, quiet)
-    carry_out(context, json, (graph, plan_graph), (rows, out), chosen, run)
+    chosen |= {"symmetrize": symmetrize, "codes": codes, "bad": bad, "recall": recall}
+    job.carry_out((graph, plan_graph), (rows, out), chosen)
 
 
-@command
+@verb
 def label(
-    context: typer.Context,
+    job: Job,
     graph: GraphPath,
     labels: LabelsPath,
     out: opt.Out,
@@ -117,14 +108,6 @@ def label(
     method: Spreading = "label-propagation",
     param: opt.Param = None,
     partitioned: Partitioned = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Spread the labels of some nodes of a graph to all.
 
@@ -138,14 +121,13 @@ def label(
 
     spec = {"name": method, **opt.parameters(param)}
     chosen: dict[str, Any] = {"target": opt.names(target), "id": id, "partitioned": partitioned}
-    run = running(executor, address, workers, processes, resources, quiet)
     given = (spec, graph, labels, out)
-    carry_out(context, json, (label, plan_label), given, chosen | {"overwrite": overwrite}, run)
+    job.carry_out((label, plan_label), given, chosen)
 
 
-@command
+@verb
 def embed(
-    context: typer.Context,
+    job: Job,
     support: opt.SupportPath,
     key: opt.Key,
     out: opt.Out,
@@ -160,14 +142,6 @@ def embed(
     codes: opt.Codes = None,
     bad: opt.Bad = "raise",
     recall: opt.Recall = 0.99,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Find coordinates in which neighbors stay neighbors; makes the graph first.
 
@@ -176,20 +150,18 @@ def embed(
     locdist embed data/train/ --key embedding -m spectral
         --param components=3 --out embedding/
     """
-    from locdist.cli.commands import _dataset
     from locdist.jobs.embed import embed
     from locdist.jobs.network_plans import plan_embed
 
-    rows = _dataset(support, key, None, None, id, weight, scaling, metric, map)
+    rows = dataset_of(support, key, None, None, id, weight, scaling, metric, map)
     spec = {"name": method, **({} if k is None else {"k": k}), **opt.parameters(param)}
-    chosen: dict[str, Any] = {"codes": codes, "bad": bad, "recall": recall, "overwrite": overwrite}
-    run = running(executor, address, workers, processes, resources, quiet)
-    carry_out(context, json, (embed, plan_embed), (spec, rows, out), chosen, run)
+    chosen: dict[str, Any] = {"codes": codes, "bad": bad, "recall": recall}
+    job.carry_out((embed, plan_embed), (spec, rows, out), chosen)
 
 
-@command
+@verb
 def place(
-    context: typer.Context,
+    job: Job,
     embedding: EmbeddingPath,
     queries: opt.QueriesPath,
     out: opt.Out,
@@ -197,14 +169,6 @@ def place(
     keep: opt.Keep = None,
     limit: opt.Limit = None,
     max_bad: opt.MaxBad = None,
-    executor: opt.ExecutorName = "local",
-    address: opt.Address = None,
-    workers: opt.Workers = None,
-    processes: opt.Processes = False,
-    resources: opt.ResourcesOf = None,
-    overwrite: opt.Overwrite = False,
-    json: opt.Json = False,
-    quiet: opt.Quiet = False,
 ) -> None:
     """Place new rows in an embedding, by their neighbors.
 
@@ -215,7 +179,5 @@ def place(
     from locdist.jobs.network_plans import plan_place
 
     chosen: dict[str, Any] = {"keep": opt.keep(keep), "recall": recall}
-    chosen |= {"limit": limit, "overwrite": overwrite}
-    run = running(executor, address, workers, processes, resources, quiet)
-    run |= {"max_bad": opt.max_bad(max_bad)}
-    carry_out(context, json, (place, plan_place), (embedding, queries, out), chosen, run)
+    chosen |= {"limit": limit}
+    job.carry_out((place, plan_place), (embedding, queries, out), chosen, max_bad)

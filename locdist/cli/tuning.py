@@ -6,6 +6,7 @@ import typer
 
 from locdist.cli import options as opt
 from locdist.cli.frame import command, listening, show
+from locdist.cli.given import dataset_of
 
 _TRIED = "Candidates"
 LearnedMethod = Annotated[
@@ -72,11 +73,10 @@ def tune(
     locdist predict index/ data/new/ --method tuned.json
         --extras interval --out pred/
     """
-    from locdist.cli.commands import _dataset
     from locdist.jobs.tune import tune
     from locdist.local.learn import STEPS
 
-    rows = _dataset(support, key, None, [target], None, None, scaling, "l2")
+    rows = dataset_of(support, key, None, [target], None, None, scaling, "l2")
     found = tune(
         rows, out, method=method, k=k, covariance=opt.names(covariance) or None, rank=rank,
         steps=steps or STEPS, sample=sample, seed=seed, bad=bad, listener=listening(quiet),

@@ -26,7 +26,7 @@ from locdist.jobs.asking.block import Block, statuses
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.present import nullable
 from locdist.jobs.asking.questions import Ask
-from locdist.jobs.asking.report import REPORT, Report
+from locdist.jobs.asking.report import Report
 from locdist.jobs.asking.tally import added
 from locdist.jobs.embedding import (
     Embedding,
@@ -44,6 +44,7 @@ from locdist.jobs.passing import Records, forget_bare, passed, sweep
 from locdist.jobs.request import inputs, settled, snapshot
 from locdist.jobs.stored import StoredGraph
 from locdist.jobs.telling.embedded import EmbedReport
+from locdist.jobs.telling.kept import REPORT
 from locdist.local.graph import Graph
 from locdist.local.layer import Layer
 from locdist.methods.embedded import EmbedMethod, embed_method

@@ -17,7 +17,8 @@ from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError, did_you_mean
 from locdist.jobs.asking.places import Asked, Places, pinned_index
-from locdist.jobs.asking.report import REPORT, Reported
+from locdist.jobs.asking.report import Reported
+from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.telling.scorers import Scored, Scorer, scorer
 from locdist.jobs.telling.scores import CLIP, ClassSums
 from locdist.jobs.telling.text import aligned, number, to_json

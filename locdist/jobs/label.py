@@ -23,7 +23,6 @@ from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
-from locdist.jobs.asking.report import REPORT
 from locdist.jobs.asking.tally import added
 from locdist.jobs.labelled import Labels, joined_classes
 from locdist.jobs.passing import PASSING, Records, forget_bare, is_bare, passed, strip, sweep
@@ -41,6 +40,7 @@ from locdist.jobs.spreading.parts import (
 from locdist.jobs.spreading.whole import CHECKPOINT, Classes, SpreadWhole
 from locdist.jobs.spreading.written import FindLabels, WriteLabels
 from locdist.jobs.stored import StoredGraph
+from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.telling.spread import LabelReport
 from locdist.methods.labels import LabelMethod, label_method
 from locdist.plan.manifest import Manifest, claimed

@@ -15,7 +15,7 @@ from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor
 from locdist.execute.local import Local
-from locdist.jobs.asking.ask import REPORT, Request, Running, ask, ask_here, kept
+from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.questions import Ask
 from locdist.jobs.asking.report import Report
@@ -30,6 +30,7 @@ from locdist.jobs.layers.rows import (
     target_names,
 )
 from locdist.jobs.support import numeric
+from locdist.jobs.telling.kept import REPORT
 from locdist.methods.layered import LayeredMethod, layered_method
 from locdist.plan.plan import Resources
 from locdist.search.build import check_lists

@@ -13,7 +13,8 @@ from pathlib import Path
 from locdist.data.store import Store
 from locdist.execute.log import last_events
 from locdist.jobs.asking.places import INDEX
-from locdist.jobs.asking.report import REPORT, Reported
+from locdist.jobs.asking.report import Reported
+from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.telling.standing import FailedTask, FolderStatus, StageState
 from locdist.jobs.telling.verify import altered
 from locdist.plan.lock import Holder, held, holder

@@ -16,7 +16,7 @@ from locdist.data.source import Source, Span, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.jobs.asking.block import STATUS, statuses
-from locdist.jobs.asking.report import REPORT
+from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.telling.network import GraphReport
 from locdist.local.answers import Status
 from locdist.local.graph import Edges, Graph

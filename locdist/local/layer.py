@@ -19,7 +19,6 @@ from locdist.local.kernels import DotProduct, Kernel, weigh
 from locdist.local.models import LocalModel
 from locdist.local.moments import Asked, Batch, sums
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.quantile import Variance
 from locdist.local.summed import is_summable, names, summed, targeted, terms_of
 
 TILE = 256
@@ -207,8 +206,9 @@ class Layer:
             given = "k=None, where every row is one"
             raise UsageError("k neighbors to list", given, "Leave out `neighbors` (--explain), or choose k.")
         batches = (targeted(self.model, batch.to(device)) for batch in index.batches(self.needs))
-        errors = bool(want) or isinstance(self.model, Variance)
-        found = sums(self.kernel, terms_of(self.model), asked, batches, index.metric, errors)
+        terms = terms_of(self.model)
+        errors = bool(want) or terms is None  # of a constant they cost nothing, and a variance needs them
+        found = sums(self.kernel, terms, asked, batches, index.metric, errors)
         if "density" in self.model.needs:
             here = Neighborhood(found.peak[:, None], torch.zeros_like(found.peak[:, None]), asked.queries)
             found = replace(found, volume=self.kernel.log_volume(here))

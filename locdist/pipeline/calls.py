@@ -9,7 +9,6 @@ from typing import Any
 
 from locdist.data.store import Store
 from locdist.execute.events import Event, Listener, TaskFinished
-from locdist.jobs.asking.ask import REPORT
 from locdist.jobs.build_index import build_index
 from locdist.jobs.cluster import cluster
 from locdist.jobs.clustering.planned import plan_cluster
@@ -24,6 +23,7 @@ from locdist.jobs.network_plans import plan_embed, plan_graph, plan_label
 from locdist.jobs.plans import plan_index, plan_neighbors, plan_predict, plan_transform
 from locdist.jobs.predict import predict
 from locdist.jobs.status import status
+from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.transform import transform
 from locdist.methods.layered import layered_method
 from locdist.pipeline.choices import made

@@ -24,7 +24,6 @@ from locdist.execute.log import logged
 from locdist.jobs.asking.diagnostics import Diagnostics
 from locdist.jobs.asking.places import Places
 from locdist.jobs.asking.questions import Ask
-from locdist.jobs.asking.report import REPORT as REPORT
 from locdist.jobs.asking.report import Report, check_bad
 from locdist.jobs.asking.spread import spread
 from locdist.jobs.asking.tally import Counted, Tally, added, merged

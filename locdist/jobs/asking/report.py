@@ -1,20 +1,18 @@
 """What a job did, for people and for `_locdist/report.json`."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from locdist.data.artefacts import packed, unpacked
+from locdist.data.artefacts import unpacked
 from locdist.data.store import Store
 from locdist.errors import TooManyBadRows
 from locdist.jobs.asking.diagnostics import Diagnostics
-from locdist.jobs.telling.text import plain, to_json
+from locdist.jobs.telling.kept import REPORT, Kept
 from locdist.search.audit import Recall
-
-REPORT = "_locdist/report.json"
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(Kept):
     """What a job did.
 
     Parameters
@@ -55,14 +53,6 @@ class Report:
     tasks: int
     diagnostics: Diagnostics | None = None
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> bytes:
-        """The report as JSON."""
-        return to_json(asdict(self))
-
-    def write(self, folder: Store) -> None:
-        """Leave it in the output folder: the last file that a job writes."""
-        folder.write(REPORT, packed(plain(asdict(self)), indent=1))
 
     def __str__(self) -> str:
         told = [f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s, {self.tasks} tasks)"]

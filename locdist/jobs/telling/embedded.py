@@ -1,15 +1,12 @@
 """What `embed` did."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from locdist.data.artefacts import packed, unpacked
-from locdist.data.store import Store
-from locdist.jobs.asking.report import REPORT
-from locdist.jobs.telling.text import plain, to_json
+from locdist.jobs.telling.kept import Kept
 
 
 @dataclass(frozen=True)
-class EmbedReport:
+class EmbedReport(Kept):
     """What `embed` did.
 
     Parameters
@@ -40,20 +37,6 @@ class EmbedReport:
     peak_memory: int
     tasks: int
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> bytes:
-        """The report as JSON."""
-        return to_json(asdict(self))
-
-    def write(self, folder: Store) -> None:
-        """Leave it in the folder: the last file that the job writes."""
-        folder.write(REPORT, packed(plain(asdict(self)), indent=1))
-
-    @staticmethod
-    def read(folder: Store) -> "EmbedReport":
-        """What `write` left."""
-        place, remedy = folder.path(REPORT), "Delete that file and run the same command again."
-        return unpacked(EmbedReport, folder.read(REPORT), "the report of an embedding", place, remedy)
 
     def __str__(self) -> str:
         values = ", ".join(f"{value:.4g}" for value in self.eigenvalues)

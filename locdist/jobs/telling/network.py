@@ -1,12 +1,9 @@
 """What a graph is like: degrees, components, and how it was made."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from locdist.data.artefacts import packed, unpacked
-from locdist.data.store import Store
-from locdist.jobs.asking.report import REPORT
-from locdist.jobs.telling.text import plain, to_json
+from locdist.jobs.telling.kept import Kept
 from locdist.search.audit import Recall
 
 
@@ -22,7 +19,7 @@ class Degrees:
 
 
 @dataclass(frozen=True)
-class GraphReport:
+class GraphReport(Kept):
     """What `graph` made.
 
     Parameters
@@ -66,20 +63,6 @@ class GraphReport:
     peak_memory: int
     tasks: int
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> bytes:
-        """The report as JSON."""
-        return to_json(asdict(self))
-
-    def write(self, folder: Store) -> None:
-        """Leave it in the folder: the last file that the job writes."""
-        folder.write(REPORT, packed(plain(asdict(self)), indent=1))
-
-    @staticmethod
-    def read(folder: Store) -> "GraphReport":
-        """What `write` left."""
-        place, remedy = folder.path(REPORT), "Delete that file and run the same command again."
-        return unpacked(GraphReport, folder.read(REPORT), "the report of a graph", place, remedy)
 
     def __str__(self) -> str:
         found = self.degrees

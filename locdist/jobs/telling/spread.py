@@ -1,15 +1,12 @@
 """What `label` did."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from locdist.data.artefacts import packed
-from locdist.data.store import Store
-from locdist.jobs.asking.report import REPORT
-from locdist.jobs.telling.text import plain, to_json
+from locdist.jobs.telling.kept import Kept
 
 
 @dataclass(frozen=True)
-class LabelReport:
+class LabelReport(Kept):
     """What `label` did.
 
     Parameters
@@ -48,14 +45,6 @@ class LabelReport:
     peak_memory: int
     tasks: int
     notes: tuple[str, ...] = ()
-
-    def to_json(self) -> bytes:
-        """The report as JSON."""
-        return to_json(asdict(self))
-
-    def write(self, folder: Store) -> None:
-        """Leave it in the folder: the last file that the job writes."""
-        folder.write(REPORT, packed(plain(asdict(self)), indent=1))
 
     def __str__(self) -> str:
         how = "settled" if self.rests else "not settled"
