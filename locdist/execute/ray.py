@@ -30,7 +30,7 @@ from locdist.plan.versions import versions
 try:
     import ray
     from ray._private import ray_constants
-    from ray._raylet import AuthenticationTokenLoader  # type: ignore[attr-defined] # compiled
+    from ray._raylet import AuthenticationTokenLoader, Config  # type: ignore[attr-defined] # compiled
     from ray.exceptions import NodeDiedError, OutOfMemoryError, RayError, RayTaskError, WorkerCrashedError
     from ray.util.metrics import Counter
 except ImportError as error:
@@ -91,6 +91,7 @@ class Ray(Executor):
         if self._ours:
             self._ours.clear()
             ray.shutdown()  # stops a cluster that it started, and only leaves another
+            _read_mode_and_token()
 
     def capacity(self) -> tuple[Resources, ...] | None:
         """Each node that has a core; without any it may be that the cluster grows when it is asked."""
@@ -160,27 +161,32 @@ def _launch(cores: int) -> None:
     """
     variables = {
         "RAY_AUTH_MODE": None,  # Ray sets it to "token" for a cluster of its own
+        "RAY_AUTH_TOKEN": _token(),
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),  # they import what we can import
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     }
-    _have_token()
     before, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
     try:
         with machine.environment(variables):
+            _read_mode_and_token()
             ray.init("local", num_cpus=cores, include_dashboard=False, object_store_memory=STORE, **QUIET)
     finally:
         ray_constants.ENABLE_RAY_CLUSTER = before
 
 
-def _have_token() -> None:
-    """Choose a token, unless Ray has one: it remembers it for all clusters of this process. By default Ray
-    would write one to a file that others can read.
+def _token() -> str | None:
+    """A new token, unless Ray has one: it would write its own to a file that others can read."""
+    known = AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True)
+    return None if known else secrets.token_hex(32)
+
+
+def _read_mode_and_token() -> None:
+    """Have Ray read both from the environment. What it remembered of a cluster that it started would be asked
+    of the workers of the next one.
     """
-    loader = AuthenticationTokenLoader.instance()
-    if not loader.has_token(ignore_auth_mode=True):
-        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
-        loader.reset_cache()
+    AuthenticationTokenLoader.instance().reset_cache()
+    Config.initialize("")
 
 
 def _nodes() -> list[dict[str, float]]:

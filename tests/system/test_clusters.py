@@ -138,12 +138,13 @@ GUARDED = """
 import os, sys
 import psutil, ray
 import locdist as ld
+from ray._raylet import AuthenticationTokenLoader
 executor = ld.Ray(workers=1)
 with executor.kept():
     executor.start()
-    print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
+    token = AuthenticationTokenLoader.instance().get_raw_token()
+    print(ray.get_runtime_context().gcs_address, token, flush=True)
     sys.stdin.readline()
-    token = os.environ["RAY_AUTH_TOKEN"]
     print(token in " ".join(w for p in psutil.Process().children(recursive=True) for w in p.cmdline()))
 """
 

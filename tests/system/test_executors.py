@@ -5,7 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 import locdist as ld
+from locdist.data.store import Store
+from locdist.execute.executor import Executor
 from locdist.testing import ExecutorContract
+from locdist.testing.calls import data_of, ended
+from locdist.testing.tasks import Write, small_job
 from tests.system.clusters import Cluster, DaskNodes, RayNodes
 
 
@@ -50,6 +54,15 @@ class TestRay(ExecutorContract):
 
     def executor(self):
         return self.nodes.executor()
+
+    def test_a_cluster_of_our_own_before_it_leaves_nothing(self, subject: Executor, folder: Store):
+        """Ray remembers that it asked for tokens; the workers of the next cluster have none."""
+        subject.close()
+        own = ld.Ray(workers=1)
+        own.start()
+        own.close()
+        (stage,) = small_job(folder, Write(), tasks=2).stages
+        assert all(data_of(end) for end in ended(subject, stage, folder))
 
 
 class TestDask(ExecutorContract):
