@@ -21,11 +21,9 @@ demo: $(STAMP)  ## predict the delays of real flights, beside scikit-learn (a fe
 	@echo "== demo: index, predict and evaluate on the flights that left New York in 2013 (executor: $(EXECUTOR))"
 	@$(BIN)/python pipelines/flights.py demo-output --executor $(EXECUTOR)
 
-LONGEST = tests/test_docs.py tests/chaos tests/speed  # begin first, so that nobody waits for them at the end
-
 test: $(STAMP)  ## every test but the measurements of speed
 	@echo "== test: pytest over tests/ (laws, peers, cases, system); warnings are errors"
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(if $(ARGS),$(ARGS),$(LONGEST) tests)
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(if $(ARGS),$(ARGS),tests)
 
 bench: $(STAMP)  ## the measurements of speed and memory (wants a quiet machine)
 	@echo "== bench: one table, ours and the peer side by side (some minutes)"

@@ -16,13 +16,19 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.execute.dask import Dask
     from locdist.execute.local import Local
     from locdist.execute.ray import Ray
+    from locdist.jobs.apply import apply
     from locdist.jobs.assign import assign
+    from locdist.jobs.backfit import backfit, scales
+    from locdist.jobs.backtest import backtest
     from locdist.jobs.build_index import build_index
     from locdist.jobs.cluster import cluster, clusters
     from locdist.jobs.clustering.bandwidth import estimate_bandwidth
+    from locdist.jobs.couple import couple
+    from locdist.jobs.delays import delays
     from locdist.jobs.embed import embed, place
     from locdist.jobs.evaluate import evaluate
     from locdist.jobs.explain import explain
+    from locdist.jobs.forecast import forecast
     from locdist.jobs.graph import graph
     from locdist.jobs.grid import Between
     from locdist.jobs.label import label
@@ -31,6 +37,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.jobs.move import move
     from locdist.jobs.neighbors import neighbors
     from locdist.jobs.predict import predict
+    from locdist.jobs.rules import learn_rules, rule_base
     from locdist.jobs.select import select
     from locdist.jobs.telling.selection import Selection
     from locdist.jobs.transform import transform
@@ -38,9 +45,14 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.local.answers import Answers, Status
     from locdist.local.bandwidths import Nearest
     from locdist.local.graph import Graph
+    from locdist.methods.charts import logifold
+    from locdist.methods.coupled import gtvmin
     from locdist.methods.covariance import kernel_ridge, local_gp
+    from locdist.methods.democratic import dem_learn
     from locdist.methods.distribution import kde, local_quantile, local_variance
     from locdist.methods.embedded import lle, spectral
+    from locdist.methods.federated import fed_relax
+    from locdist.methods.fuzzy import fuzzy_inference
     from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
     from locdist.methods.gwr import gwr
     from locdist.methods.images import bilateral, nonlocal_bayes, nonlocal_means, nonlocal_model
@@ -53,7 +65,9 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.methods.layered import blurring_mean_shift, denoise_manifold, stack
     from locdist.methods.localized import localize
     from locdist.methods.moving import denoise, hopfield, mean_shift
+    from locdist.methods.multiscale import mgwr
     from locdist.methods.named import boosted, knn, local_linear, local_mean, local_polynomial, local_vote
+    from locdist.methods.series import local_ar
     from locdist.methods.shape import barycenter, local_pca
     from locdist.methods.shrinking import local_bayes
     from locdist.pipeline.pipeline import Pipeline
@@ -78,7 +92,10 @@ __all__ = [
     "Selection",
     "Status",
     "__version__",
+    "apply",
     "assign",
+    "backfit",
+    "backtest",
     "barycenter",
     "bilateral",
     "blurring_mean_shift",
@@ -86,8 +103,11 @@ __all__ = [
     "build_index",
     "cluster",
     "clusters",
+    "couple",
     "dask",
     "dataset",
+    "delays",
+    "dem_learn",
     "denoise",
     "denoise_manifold",
     "embed",
@@ -95,7 +115,11 @@ __all__ = [
     "estimate_bandwidth",
     "evaluate",
     "explain",
+    "fed_relax",
+    "forecast",
+    "fuzzy_inference",
     "graph",
+    "gtvmin",
     "gwr",
     "hopfield",
     "kde",
@@ -106,7 +130,9 @@ __all__ = [
     "label_spreading",
     "lazy_autoencoder",
     "lazy_map",
+    "learn_rules",
     "lle",
+    "local_ar",
     "local_bayes",
     "local_gamma",
     "local_gp",
@@ -120,7 +146,9 @@ __all__ = [
     "local_variance",
     "local_vote",
     "localize",
+    "logifold",
     "mean_shift",
+    "mgwr",
     "mix_kernels",
     "move",
     "neighbors",
@@ -133,6 +161,8 @@ __all__ = [
     "predict",
     "ray",
     "relaxation_labeling",
+    "rule_base",
+    "scales",
     "select",
     "sklearn",
     "spectral",
@@ -155,7 +185,10 @@ _HOMES = {
     "Resources": "locdist.plan.plan",
     "Selection": "locdist.jobs.telling.selection",
     "Status": "locdist.local.answers",
+    "apply": "locdist.jobs.apply",
     "assign": "locdist.jobs.assign",
+    "backfit": "locdist.jobs.backfit",
+    "backtest": "locdist.jobs.backtest",
     "barycenter": "locdist.methods.shape",
     "bilateral": "locdist.methods.images",
     "blurring_mean_shift": "locdist.methods.layered",
@@ -163,15 +196,22 @@ _HOMES = {
     "build_index": "locdist.jobs.build_index",
     "cluster": "locdist.jobs.cluster",
     "clusters": "locdist.jobs.cluster",
+    "couple": "locdist.jobs.couple",
     "dask": "locdist",
     "dataset": "locdist.data.dataset",
+    "dem_learn": "locdist.methods.democratic",
+    "delays": "locdist.jobs.delays",
     "denoise": "locdist.methods.moving",
     "denoise_manifold": "locdist.methods.layered",
     "embed": "locdist.jobs.embed",
     "estimate_bandwidth": "locdist.jobs.clustering.bandwidth",
     "evaluate": "locdist.jobs.evaluate",
     "explain": "locdist.jobs.explain",
+    "forecast": "locdist.jobs.forecast",
+    "fed_relax": "locdist.methods.federated",
+    "fuzzy_inference": "locdist.methods.fuzzy",
     "graph": "locdist.jobs.graph",
+    "gtvmin": "locdist.methods.coupled",
     "gwr": "locdist.methods.gwr",
     "hopfield": "locdist.methods.moving",
     "kde": "locdist.methods.distribution",
@@ -182,7 +222,9 @@ _HOMES = {
     "label_spreading": "locdist.methods.labels",
     "lazy_autoencoder": "locdist.jobs.lazy",
     "lazy_map": "locdist.jobs.lazy",
+    "learn_rules": "locdist.jobs.rules",
     "lle": "locdist.methods.embedded",
+    "local_ar": "locdist.methods.series",
     "local_bayes": "locdist.methods.shrinking",
     "local_gamma": "locdist.methods.generalized",
     "local_gp": "locdist.methods.covariance",
@@ -196,7 +238,9 @@ _HOMES = {
     "local_variance": "locdist.methods.distribution",
     "local_vote": "locdist.methods.named",
     "localize": "locdist.methods.localized",
+    "logifold": "locdist.methods.charts",
     "mean_shift": "locdist.methods.moving",
+    "mgwr": "locdist.methods.multiscale",
     "mix_kernels": "locdist.jobs.mixing",
     "move": "locdist.jobs.move",
     "neighbors": "locdist.jobs.neighbors",
@@ -209,6 +253,8 @@ _HOMES = {
     "predict": "locdist.jobs.predict",
     "ray": "locdist",
     "relaxation_labeling": "locdist.methods.labels",
+    "rule_base": "locdist.jobs.rules",
+    "scales": "locdist.jobs.backfit",
     "select": "locdist.jobs.select",
     "sklearn": "locdist",
     "spectral": "locdist.methods.embedded",

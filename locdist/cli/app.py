@@ -9,7 +9,18 @@ from typing import Annotated
 import typer
 
 import locdist
-from locdist.cli import choosing, clustering, commands, moving, networks, pipelines, tuning
+from locdist.cli import (
+    choosing,
+    clustering,
+    commands,
+    coupling,
+    moving,
+    networks,
+    pipelines,
+    series,
+    sites,
+    tuning,
+)
 from locdist.cli import options as opt
 from locdist.cli.frame import command, show
 
@@ -136,12 +147,22 @@ def status(folder: opt.Folder, verify: opt.Verify = False, json: opt.Json = Fals
 def methods() -> None:
     """List the methods and the kernels."""
     from locdist.local.kernels import KERNELS
+    from locdist.methods.coupled import COUPLED_METHODS
     from locdist.methods.embedded import EMBED_METHODS
     from locdist.methods.labels import LABEL_METHODS
     from locdist.methods.layered import LAYERED_METHODS
+    from locdist.methods.multiscale import BACKFIT_METHODS
     from locdist.methods.named import METHODS
+    from locdist.methods.series import SERIES_METHODS
 
-    tables = {"move": LAYERED_METHODS, "label": LABEL_METHODS, "embed": EMBED_METHODS}
+    tables = {
+        "move": LAYERED_METHODS,
+        "label": LABEL_METHODS,
+        "embed": EMBED_METHODS,
+        "couple": COUPLED_METHODS,
+        "backfit": BACKFIT_METHODS,
+        "forecast": SERIES_METHODS,
+    }
     for verb, table in [("", METHODS), *tables.items()]:
         typer.echo(f"methods of `{verb}`" if verb else "methods (parameters after the name)")
         for name, make in table.items():
@@ -179,9 +200,13 @@ for _verb in (
     networks.label,
     networks.embed,
     networks.place,
+    coupling.couple,
+    coupling.apply,
     clustering.cluster,
     clustering.assign,
     moving.move,
+    sites.backfit,
+    series.forecast,
     pipelines.run,
 ):
     app.command()(_verb)
@@ -189,6 +214,7 @@ for _verb in (
 app.command()(clustering.bandwidth)
 app.command()(choosing.select)
 app.command()(tuning.tune)
+app.command()(tuning.rules)
 for _look in (evaluate, explain, status, methods, doctor, pipelines.schema):
     app.command()(command(_look))
 app.add_typer(plan)

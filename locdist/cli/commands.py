@@ -18,6 +18,7 @@ def index(
     id: opt.Id = None,
     weight: opt.Weight = None,
     offset: opt.Offset = None,
+    shape: opt.Shape = None,
     scaling: opt.Scaling = None,
     metric: opt.Metric = "l2",
     map: opt.Map = None,
@@ -41,7 +42,7 @@ def index(
     """
     from locdist.jobs.plans import plan_index
 
-    rows = dataset_of(support, key, features, target, id, weight, scaling, metric, map, offset)
+    rows = dataset_of(support, key, features, target, id, weight, scaling, metric, map, offset, shape)
     chosen: dict[str, Any] = {"recall": recall, "codes": codes, "nlist": nlist, "bad": bad, "seed": seed}
     job.carry_out((_indexed, plan_index), (rows, out), chosen)
 

@@ -15,7 +15,7 @@ from locdist.errors import LocdistError
 
 P = ParamSpec("P")
 _SILENT = ("empty", "not_finite", "bad_query")  # rows without an answer
-_DEFICIENT = "all predictions are minimum-norm: more features than neighbors allow; use a larger k or --ridge"
+_DEFICIENT = "all predictions are minimum-norm: more features than distinct neighbors; raise k or --ridge"
 
 
 class Result(Protocol):

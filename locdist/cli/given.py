@@ -17,6 +17,7 @@ def dataset_of(
     metric: str,
     map: str | None = None,
     offset: str | None = None,
+    shape: list[str] | None = None,
 ) -> Any:
     """The support with its roles."""
     from locdist.data.dataset import dataset
@@ -30,6 +31,7 @@ def dataset_of(
         id=id,
         weight=weight,
         offset=offset,
+        shape=opt.names(shape),
         scaling=_scaling(scaling),
         metric=metric,
         map=None if map is None else read_map(map),

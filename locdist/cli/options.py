@@ -59,6 +59,10 @@ Offset = Annotated[
     str | None,
     _option("--offset", panel=_SUPPORT, help="Added to the linear predictor of counts.", metavar="NAME"),
 ]
+Shape = Annotated[
+    list[str] | None,
+    _option("--shape", panel=_SUPPORT, help="Of rules: sizes of memberships, slopes.", metavar="NAME,..."),
+]
 Scaling = Annotated[
     str | None,
     _option(
@@ -93,7 +97,10 @@ MethodName = Annotated[
     str, _option("--method", "-m", panel=_METHOD, help="`locdist methods` lists them.", metavar="NAME")
 ]
 Neighbors = Annotated[int | None, _option("-k", panel=_METHOD, help="Neighbors of each query.", metavar="N")]
-_OR_ALL = "Neighbors of each query; `all` sums over all the support, with a --bandwidth."
+_OR_ALL = (
+    "Neighbors of each query, by default as `locdist methods` tells; `all` sums over all the support, with a "
+    "--bandwidth."
+)
 NeighborsOrAll = Annotated[str | None, _option("-k", panel=_METHOD, help=_OR_ALL, metavar="N|all")]
 NeighborsToFind = Annotated[int, _option("-k", panel=_METHOD, help="Neighbors of each query.", metavar="N")]
 KernelName = Annotated[

@@ -20,7 +20,7 @@ from locdist.errors import UsageError, did_you_mean
 Columns = str | Sequence[str] | Mapping[str, float]
 Parts = tuple[tuple[str, float], ...]
 Scaling = str | tuple[tuple[str, str], ...] | None
-_LATER = ("map", "offset")
+_LATER = ("map", "offset", "shape")
 METRICS = ("l2", "cosine", "haversine", "ip")
 SCALINGS = ("standard", "none")
 
@@ -50,6 +50,9 @@ class Roles:
         start at zero, not at the mean.
     map : KeyMap or None
         What the encoded, scaled key is mapped by: a learned metric.
+    shape : tuple of str
+        Numbers of each row of the support for its own kernel and model, in the units of the key, which is not
+        scaled then: widths of memberships, slopes of consequents.
     """
 
     key: Parts
@@ -61,6 +64,7 @@ class Roles:
     scaling: Scaling = None
     map: KeyMap | None = None
     offset: str | None = None
+    shape: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _one_of("metric", self.metric, METRICS)
@@ -75,6 +79,8 @@ class Roles:
             )
         if self.metric == "haversine":
             self._check_places()
+        if self.shape:
+            self._check_shape()
 
     def parts(self, role: Literal["key", "features"]) -> Parts:
         """The columns of the key, or of the features (which are the key where none are named)."""
@@ -85,7 +91,8 @@ class Roles:
         own, numbers with units.
         """
         asked = dict(self.scaling).get(role) if isinstance(self.scaling, tuple) else self.scaling
-        as_it_is = kind == "vector" or (role == "key" and self.metric in ("cosine", "haversine"))
+        own = bool(self.shape) or self.metric in ("cosine", "haversine")
+        as_it_is = kind == "vector" or (role == "key" and own)
         return asked or ("none" if as_it_is else "standard")
 
     def _check_places(self) -> None:
@@ -96,17 +103,27 @@ class Roles:
             given = ", ".join(name if factor == 1 else f"{name}:{factor:g}" for name, factor in self.key)
             raise UsageError(expected, given, "Give two columns, without scaling, multipliers or a map.")
 
+    def _check_shape(self) -> None:
+        """UsageError for a key in other units than the shapes of its rows."""
+        scaled = self.scaling_of("key", "number") != "none" or any(factor != 1 for _, factor in self.key)
+        if scaled or self.map is not None or self.features or self.metric != "l2":
+            expected = "a key as it is, and no features, where rows have a shape of their own"
+            given = "scaling, multipliers, a map, features or another metric than 'l2'"
+            raise UsageError(expected, given, "Leave them out: shapes are in the units of the key.")
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column that has a role, once."""
         single = (name for name in (self.weight, self.offset, self.id) if name is not None)
-        return tuple(dict.fromkeys([name for name, _ in self.key + self.features] + [*self.target, *single]))
+        named = [name for name, _ in self.key + self.features]
+        return tuple(dict.fromkeys([*named, *self.target, *single, *self.shape]))
 
     def to_json(self) -> dict[str, Any]:
         """The roles as plain values."""
         pairs = {"key": [list(part) for part in self.key], "features": [list(part) for part in self.features]}
         scaling = dict(self.scaling) if isinstance(self.scaling, tuple) else self.scaling
         told = asdict(self) | pairs | {"target": list(self.target), "scaling": scaling}
+        told["shape"] = list(self.shape) or None
         # what was asked before there were maps and offsets is asked in the same words
         return {name: value for name, value in told.items() if value is not None or name not in _LATER}
 
@@ -146,6 +163,7 @@ def dataset(
     target: str | Sequence[str] | None = None,
     weight: str | None = None,
     offset: str | None = None,
+    shape: str | Sequence[str] | None = None,
     id: str | None = None,
     scaling: str | Mapping[str, str] | None = None,
     metric: str = "l2",
@@ -166,6 +184,9 @@ def dataset(
     offset : str, optional
         A column that is added to the linear predictor of generalized linear models: the logarithm of the
         exposure of counts. Queries have it too.
+    shape : str or list of str, optional
+        Columns of numbers of each row's own kernel and model, in this order: see `rule_base`. The key is not
+        scaled then.
     id : str, optional
         Ids name rows in outputs, and order rows at equal distances. Ids that repeat are legal; between such
         rows a tie goes to the row that comes first in the data, so it depends on the order of the files.
@@ -190,7 +211,10 @@ def dataset(
     names = () if target is None else (target,) if isinstance(target, str) else tuple(target)
     told = tuple(sorted(scaling.items())) if isinstance(scaling, Mapping) else scaling
     mapped = None if map is None else KeyMap.of(map)
-    roles = Roles(_parts(key), _parts(features or ()), names, weight, id, metric, told, mapped, offset)
+    shapes = (shape,) if isinstance(shape, str) else tuple(shape or ())
+    roles = Roles(
+        _parts(key), _parts(features or ()), names, weight, id, metric, told, mapped, offset, shapes
+    )
     return Dataset(source(data, bad_files=bad_files), roles)
 
 
@@ -291,5 +315,6 @@ _ALLOWED = {
     "target": "numbers or classes",
     "weight": "numbers",
     "offset": "numbers",
+    "shape": "numbers",
     "id": "integers or strings",
 }

@@ -7,7 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from locdist.data.dataset import Roles
+from locdist.data.columns import is_class
+from locdist.data.dataset import Dataset, Roles
 from locdist.data.moments import Moments
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
@@ -16,9 +17,10 @@ from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept, queri
 from locdist.jobs.asking.block import Block
 from locdist.jobs.asking.diagnostics import is_counted, residuals
 from locdist.jobs.asking.present import Presentation
-from locdist.jobs.asking.questions import Ask
+from locdist.jobs.asking.questions import Ask, check_kept
 from locdist.jobs.asking.report import Report
 from locdist.jobs.chosen import read_method
+from locdist.jobs.support import numeric
 from locdist.methods.method import Method
 from locdist.plan.cost import Solve
 from locdist.plan.plan import Resources
@@ -201,13 +203,7 @@ def check_method(
     for, numbers.
     """
     layer = method.layer
-    most = rows - (own and layer.leave_one_out)
-    if layer.neighbors > most:
-        raise UsageError(
-            f"k of at most {most}, the rows that a query can have as neighbors",
-            str(layer.neighbors),
-            "Choose a smaller k.",
-        )
+    check_most(layer.neighbors, rows - (own and layer.leave_one_out))
     layer.check(roles.metric)
     if method.map and (roles.map is None or roles.map.fingerprint != method.map):
         given = "a key without a map" if roles.map is None else "another map"
@@ -219,6 +215,7 @@ def check_method(
     if "features" in layer.needs and roles.metric == "haversine" and not roles.features:
         given = f"{method.name}, and only a key"
         raise UsageError("features of a place besides where it is", given, "Name the features.")
+    _check_shape(layer.shape([name for name, _ in roles.key], roles.target), roles.shape, method.name)
     if "codes" in layer.needs and not votes:
         raise UsageError(
             f"a single target of classes for {method.name}",
@@ -231,6 +228,42 @@ def check_method(
             f"targets {list(roles.target) or 'none'}",
             "Name a numeric target, or predict classes with local-vote or local-logistic.",
         )
+
+
+def _check_shape(wanted: tuple[str, ...], given: tuple[str, ...], name: str) -> None:
+    """UsageError where rows have other numbers of their own than kernel and model read, which only know the
+    order.
+    """
+    if wanted and wanted != given:
+        told = ", ".join(wanted)
+        remedy = f"Index with shape={list(wanted)} (--shape {','.join(wanted)}), or choose another {name}."
+        raise UsageError(f"rules of shape {told}", ", ".join(given) or "none", remedy)
+
+
+def check_most(k: int, most: int) -> None:
+    """UsageError when there are not so many rows."""
+    if k > most:
+        wanted = f"k of at most {most}, the rows that a query can have as neighbors"
+        raise UsageError(wanted, str(k), "Choose a smaller k.")
+
+
+def check_support(
+    method: Method,
+    support: Dataset,
+    keep: tuple[str, ...],
+    extras: Sequence[str],
+    explain: int,
+    own: bool = False,
+) -> None:
+    """What is checked on an index, as far as it is known before there is one."""
+    roles, schema = support.roles, support.source.schema
+    kinds = [schema.field(name).type for name in roles.target]
+    votes = len(kinds) == 1 and is_class(kinds[0])
+    check_method(method, support.rows, roles, votes, bool(kinds) and all(map(numeric, kinds)), own)
+    classes = pa.array([], pa.string()) if "codes" in method.layer.needs else None
+    names = [name for name, _ in roles.features or roles.key]
+    told = names, names, classes, extras, explain, pa.int64(), method.intervals
+    check_kept(keep, Presentation.of(method.layer.model, roles.target, *told).schema())
 
 
 def presentation(method: Method, index: Generation, extras: Sequence[str], explain: int) -> Presentation:

@@ -48,7 +48,7 @@ class Recipe:
     def row_bytes(self) -> int:
         """Bytes of a stored row, codes not counted."""
         features = self.features.row_bytes if self.features else 0
-        return self.key.row_bytes + features + 8 * (len(self.roles.target) + 4)
+        return self.key.row_bytes + features + 8 * (len(self.roles.target) + len(self.roles.shape) + 4)
 
     @property
     def labels(self) -> Vocabulary | None:
@@ -103,6 +103,8 @@ class Recipe:
             found["weight"] = weights, bad | (weights < 0)
         if self.roles.offset is not None:
             found["offset"] = numbers(table.column(self.roles.offset))
+        if self.roles.shape:
+            found["shape"] = targets(table, self.roles.shape)
         if self.vocabulary is not None:
             labels = codes(table.column(self.roles.target[0]), self.vocabulary)
             found["label"] = labels[:, None], labels < 0

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from locdist.data.columns import is_class
 from locdist.data.dataset import Dataset, checked
 from locdist.data.source import Source
 from locdist.data.store import Store
@@ -19,14 +18,12 @@ from locdist.execute.executor import Executor
 from locdist.execute.local import Local
 from locdist.jobs.asking.ask import Request, Running, ask, ask_here, kept
 from locdist.jobs.asking.places import INDEX
-from locdist.jobs.asking.present import Presentation
-from locdist.jobs.asking.questions import Ask, check_kept
+from locdist.jobs.asking.questions import Ask
 from locdist.jobs.asking.report import Report
 from locdist.jobs.build_index import build_index
 from locdist.jobs.chosen import read_method
 from locdist.jobs.gwr import FIT, check_listed, listing, split
-from locdist.jobs.predict import PredictRows, check, check_method, presentation
-from locdist.jobs.support import numeric
+from locdist.jobs.predict import PredictRows, check, check_support, presentation
 from locdist.methods.method import Method
 from locdist.plan.plan import Resources
 from locdist.search.build import check_lists
@@ -134,22 +131,6 @@ def _question(
     )
 
 
-def _check(
-    method: Method, support: Dataset, keep: tuple[str, ...], extras: Sequence[str], explain: int
-) -> None:
-    """What `_question` will check, as far as it is known before there is an index."""
-    roles, schema = support.roles, support.source.schema
-    kinds = [schema.field(name).type for name in roles.target]
-    votes = len(kinds) == 1 and is_class(kinds[0])
-    check_method(method, support.rows, roles, votes, bool(kinds) and all(map(numeric, kinds)), own=True)
-    classes = pa.array([], pa.string()) if "codes" in method.layer.needs else None
-    names = [name for name, _ in roles.features or roles.key]
-    model = method.layer.model
-    told = names, names, classes, extras, explain, pa.int64(), method.intervals
-    shown = Presentation.of(model, roles.target, *told)
-    check_kept(keep, shown.schema())
-
-
 def requested(
     chosen: Method,
     support: Dataset,
@@ -165,7 +146,7 @@ def requested(
     lists, shown = split(extras)
     if lists:
         check_listed(chosen, support.roles.target)
-    _check(chosen, support, kept(keep, support.source, support.roles.id), shown, explain)
+    check_support(chosen, support, kept(keep, support.source, support.roles.id), shown, explain, own=True)
     choices = {
         "method": chosen.spec,
         "roles": support.roles.to_json(),

@@ -6,7 +6,7 @@ bits: an answer does not depend on how many queries came with it.
 
 import math
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -48,7 +48,7 @@ class Index(Protocol):
 
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The same neighborhoods with `needs` filled in beside what is: "keys", "targets", "codes",
-        "features".
+        "features", "shapes".
 
         Row weights are filled in whenever the support has them. "codes" are targets with their number of
         classes; for "density" `support` is filled in. Missing neighbors (id -1) may be filled with anything.
@@ -103,6 +103,10 @@ class Layer:
     def needs(self) -> frozenset[str]:
         """What an index must gather for this layer."""
         return self.kernel.needs | self.model.needs
+
+    def shape(self, key: Sequence[str], targets: Sequence[str]) -> tuple[str, ...]:
+        """Names of the numbers that each row has for kernel and model."""
+        return (*self.kernel.shape(key), *self.model.shape(key, targets))
 
     def check(self, metric: str) -> None:
         """UsageError unless kernel and model go with the metric of an index: scores are no distances, and
@@ -230,9 +234,9 @@ def _check_everything(kernel: Kernel, model: LocalModel) -> None:
         )
     if kernel.adaptive:
         raise UsageError(
-            "a kernel with a bandwidth of its own for k=None",
-            f"kernel {kernel.name!r} with bandwidth {kernel.bandwidth}",
-            "Give the bandwidth as a distance, bandwidth=0.5 say.",
+            "a distance as the bandwidth, for k=None (all the support)",
+            f"kernel {kernel.name!r} with a bandwidth that the k-th or an own neighbor sets",
+            "Give the distance: bandwidth=0.5, --bandwidth 0.5 say.",
         )
 
 

@@ -75,6 +75,10 @@ class LocalModel(ABC):
         """Names of the values [p], given those of targets and features; of codes the classes have names."""
         return each_target("prediction", targets)
 
+    def shape(self, key: Sequence[str], targets: Sequence[str]) -> tuple[str, ...]:
+        """Names of the numbers that each row has for it, given those of the columns of the key."""
+        return ()
+
     def parameters(self, features: Sequence[str]) -> tuple[str, ...]:
         """Names of the coefficients of one value, given those of the features."""
         return ("value", *features) if self.slopes else ("value",)

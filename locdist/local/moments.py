@@ -44,6 +44,8 @@ class Batch:
     targets : Tensor [n, p], optional
         float64; of classes one column for each, 1 in that of the row's.
     row_weights : Tensor [n], optional
+    shapes : Tensor [n, c], optional
+        What a row's own kernel and model are made of.
     """
 
     rows: Tensor
@@ -51,6 +53,7 @@ class Batch:
     features: Tensor | None = None
     targets: Tensor | None = None
     row_weights: Tensor | None = None
+    shapes: Tensor | None = None
 
     @property
     def features_or_keys(self) -> Tensor:
@@ -89,6 +92,7 @@ class Batch:
             self.rows.expand(shape),
             queries=asked.queries,
             keys=self.keys.expand(*shape, -1),
+            shapes=None if self.shapes is None else self.shapes.expand(*shape, -1),
         )
         return hood, missing
 
@@ -209,9 +213,10 @@ def sums(
     for batch in batches:
         origin = found[0].origin if found else _origin(batch)
         terms_width = 0 if terms is None else terms(asked.features[:1, :, None].double()).shape[1]
-        pieces = list(batch.cut(max(16, _NUMBERS // (_QUERIES * (1 + terms_width)))))
+        size = max(16, _NUMBERS // (_QUERIES * (1 + terms_width)))
+        pieces, more = list(batch.cut(size)), max(1, size // len(batch.rows))  # queries, of few rows
         of = partial(_sums, kernel, terms, metric, errors, origin)
-        tiles = [reduce(Sums.merge, map(partial(of, tile), pieces)) for tile in asked.cut(_QUERIES)]
+        tiles = [reduce(Sums.merge, map(partial(of, tile), pieces)) for tile in asked.cut(_QUERIES * more)]
         found.append(Sums.concatenate(tiles))
     return reduce(Sums.merge, found)
 

@@ -42,6 +42,8 @@ class Neighborhood:
         Weights of the support rows, >= 0; a row of weight zero is absent.
     reach : Tensor [q, k], optional
         Squared distance of each neighbor to its own nearest row of some rank.
+    shapes : Tensor [q, k, c], optional
+        Numbers of each neighbor for its own kernel and model: widths of memberships, slopes of consequents.
     offsets : Tensor [q, k], optional
         What is added to the linear predictor of the support rows.
     query_offsets : Tensor [q], optional
@@ -70,6 +72,7 @@ class Neighborhood:
     alone: Tensor | None = None
     support: Tensor | None = None
     mass: Tensor | None = None
+    shapes: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.distances.ndim != 2 or self.distances.shape != self.ids.shape:

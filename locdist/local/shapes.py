@@ -8,6 +8,7 @@ constants that normalization removes.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -52,6 +53,10 @@ class Kernel(ABC):
     def adaptive(self) -> bool:
         """Whether the bandwidth depends on the neighbors."""
         return not isinstance(self.bandwidth, float)
+
+    def shape(self, key: Sequence[str]) -> tuple[str, ...]:
+        """Names of the numbers that each row has for it, given those of the columns of the key."""
+        return ()
 
     @abstractmethod
     def log_weights(self, hood: Neighborhood) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local.answers import Answers, Status
 from locdist.local.density import Density
+from locdist.local.fuzzy import Affine, slopes_of
 from locdist.local.models import (
     FREE,
     Constant,
@@ -54,6 +55,11 @@ def is_summable(model: LocalModel) -> bool:
 
 def targeted(model: LocalModel, batch: Batch) -> Batch:
     """Rows with the targets that a model has of them."""
+    if isinstance(model, Affine):
+        assert batch.targets is not None
+        assert batch.shapes is not None
+        slopes = slopes_of(batch.shapes, batch.targets.shape[1], batch.keys.shape[1])
+        return replace(batch, targets=torch.cat([batch.targets.double(), slopes.flatten(1)], 1))
     return replace(batch, targets=batch.features_or_keys) if isinstance(model, OfFeatures) else batch
 
 
@@ -63,7 +69,7 @@ def terms_of(model: LocalModel) -> Callable[[Tensor], Tensor] | None:
         return terms_of(model.model)
     if isinstance(model, Polynomial):
         return lambda near: model.terms(near.mT).mT
-    return (lambda near: near) if isinstance(model, Linear) else None
+    return (lambda near: near) if isinstance(model, Linear | Affine) else None
 
 
 @summed.register
@@ -74,6 +80,17 @@ def _(model: Constant, found: Sums, want: frozenset[str]) -> Answers:
 @summed.register
 def _(model: Linear, found: Sums, want: frozenset[str]) -> Answers:
     return _regressed(found, model.ridge, want)
+
+
+@summed.register
+def _(model: Affine, found: Sums, want: frozenset[str]) -> Answers:
+    # targets are heights [p] and slopes [p d], of which `origin` was taken; the terms are 1 and c - x [d]
+    d = found.features
+    p = found.targets.shape[2] // (1 + d)
+    sums = (found.targets + found.products[:, :, :1] * found.origin) / found.mass[:, None, None]
+    slopes = sums[:, 1:, p:].reshape(-1, d, p, d).diagonal(dim1=1, dim2=3)
+    values, lost = sums[:, 0, :p] - slopes.sum(2), torch.zeros_like(found.peak, dtype=torch.bool)
+    return valued(_told(found, values, lost, _effective(found), want))
 
 
 @summed.register
@@ -131,6 +148,11 @@ def _regressed(found: Sums, ridge: float, want: frozenset[str], slopes: int | No
         told = None if slopes is None else 1 + slopes
         answers = with_errors(answers, coefficients[:, :told], errors[:, :told], want)
     return valued(answers)
+
+
+def _effective(found: Sums) -> Tensor | None:
+    """Kish's number of rows [q], where squares of weights were summed."""
+    return None if found.doubled is None else found.mass.square() / found.doubled[:, 0, 0]
 
 
 def _told(

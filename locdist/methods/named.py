@@ -16,6 +16,7 @@ from locdist.local.models import Constant, Linear, LinearSmoother, Polynomial
 from locdist.local.quantile import Vote
 from locdist.methods.covariance import kernel_ridge, local_gp
 from locdist.methods.distribution import kde, local_quantile, local_variance
+from locdist.methods.fuzzy import fuzzy_inference
 from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
 from locdist.methods.gwr import gwr
 from locdist.methods.localized import localize_by_name
@@ -215,6 +216,7 @@ METHODS: Registry = {
     "hopfield": hopfield,
     "denoise": denoise,
     "local-bayes": local_bayes,
+    "fuzzy-inference": fuzzy_inference,
     "gwr": gwr,
 }
 

@@ -9,11 +9,16 @@ from typing import Any
 
 from locdist.data.store import Store
 from locdist.execute.events import Event, Listener, TaskFinished
+from locdist.jobs.apply import apply
+from locdist.jobs.backfit import backfit
 from locdist.jobs.build_index import build_index
 from locdist.jobs.cluster import cluster
 from locdist.jobs.clustering.planned import plan_cluster
+from locdist.jobs.couple import couple
+from locdist.jobs.coupling.planned import plan_apply, plan_couple
 from locdist.jobs.embed import embed
 from locdist.jobs.evaluate import ClassCount, Evaluation, evaluate
+from locdist.jobs.forecast import forecast
 from locdist.jobs.graph import graph
 from locdist.jobs.label import label
 from locdist.jobs.layers.planned import plan_move
@@ -22,6 +27,8 @@ from locdist.jobs.neighbors import neighbors
 from locdist.jobs.network_plans import plan_embed, plan_graph, plan_label
 from locdist.jobs.plans import plan_index, plan_neighbors, plan_predict, plan_transform
 from locdist.jobs.predict import predict
+from locdist.jobs.scales.planned import plan_backfit
+from locdist.jobs.series.planned import plan_forecast
 from locdist.jobs.status import status
 from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.transform import transform
@@ -29,12 +36,15 @@ from locdist.methods.layered import layered_method
 from locdist.pipeline.choices import made
 from locdist.pipeline.inputs import Inputs
 from locdist.pipeline.meaning import INDEX, outs, scored
+from locdist.pipeline.networks import Apply, Couple
 from locdist.pipeline.report import StepPlan, StepReport, Told
 from locdist.pipeline.sections import (
+    Backfit,
     Cluster,
     Embed,
     Evaluate,
     File,
+    Forecast,
     Graph,
     Label,
     Move,
@@ -181,19 +191,7 @@ def _call(file: File, number: int, inputs: Inputs) -> Call:
         by = str(scored(file, number))
         out = outs(file)[by]
         return EvaluateCall(asked.name, "evaluate", out, ((by, out, REPORT),), asked)
-    if isinstance(asked, Transform):
-        return _transform(file, asked, inputs)
-    if isinstance(asked, Cluster):
-        return _cluster(file, asked, inputs)
-    if isinstance(asked, Move):
-        return _move(file, asked, inputs)
-    if isinstance(asked, Graph):
-        return _graph(file, asked, inputs)
-    if isinstance(asked, Label):
-        return _label(file, asked, inputs)
-    if isinstance(asked, Embed):
-        return _embed(file, asked, inputs)
-    return _predict(file, asked, inputs) if isinstance(asked, Predict) else _neighbors(file, asked, inputs)
+    return _CALLS[type(asked)](file, asked, inputs)
 
 
 def _index(asked: Index, inputs: Inputs) -> Call:
@@ -272,13 +270,50 @@ def _embed(file: File, asked: Embed, inputs: Inputs) -> Call:
     )  # fmt: skip
 
 
+def _backfit(file: File, asked: Backfit, inputs: Inputs) -> Call:
+    return JobCall(
+        asked.name, "backfit", asked.out, _reads(file, asked), backfit, plan_backfit,
+        lambda: (asked.method, inputs.support(asked.support), asked.out), _chosen(asked, "bad"),
+    )  # fmt: skip
+
+
+def _forecast(file: File, asked: Forecast, inputs: Inputs) -> Call:
+    chosen = {name: getattr(asked, name) for name in ("steps", "target", "time", "id")}
+    step = asked.series.step
+    reads = () if step is None else ((step, outs(file)[step], REPORT),)
+    return JobCall(
+        asked.name, "forecast", asked.out, reads, forecast, plan_forecast,
+        lambda: (asked.method, inputs.rows(asked.series), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _couple(file: File, asked: Couple, inputs: Inputs) -> Call:
+    step, chosen = asked.edges.step, {"ends": asked.ends, "bad": asked.bad}
+    reads = () if step is None else ((step, outs(file)[step], REPORT),)
+    return JobCall(
+        asked.name, "couple", asked.out, (*reads, *_reads(file, asked)), couple, plan_couple,
+        lambda: (asked.method, inputs.support(asked.support), inputs.place(asked.edges), asked.out), chosen,
+    )  # fmt: skip
+
+
+def _apply(file: File, asked: Apply, inputs: Inputs) -> Call:
+    steps = [
+        rows.step for rows in (asked.models, asked.queries) if rows is not None and rows.step is not None
+    ]
+    reads = tuple((step, outs(file)[step], REPORT) for step in steps)
+    return JobCall(
+        asked.name, "apply", asked.out, reads, apply, plan_apply,
+        lambda: (inputs.place(asked.models), inputs.rows(asked.queries), asked.out), _chosen(asked, "limit"),
+    )  # fmt: skip
+
+
 def _place(file: File) -> str:
     """The folder of the index."""
     assert file.index is not None  # `meaning` has told a file that needs one
     return file.index.path
 
 
-def _chosen(asked: Predict | Neighbors | Own, *names: str) -> dict[str, Any]:
+def _chosen(asked: Predict | Neighbors | Own | Apply, *names: str) -> dict[str, Any]:
     """The options of a verb, as its function takes them."""
     keep = asked.keep if asked.keep is None or "*" not in asked.keep else "*"
     return {"keep": keep, **{name: getattr(asked, name) for name in names}}
@@ -296,3 +331,10 @@ def _reads(file: File, asked: Predict | Neighbors | Own) -> tuple[tuple[str, str
 def _evaluation(told: dict[str, Any]) -> Evaluation:
     classes = {name: ClassCount(**counts) for name, counts in told["classes"].items()}
     return Evaluation(**{**told, "classes": classes})
+
+
+_CALLS: Mapping[type, Callable[[File, Any, Inputs], Call]] = {
+    Predict: _predict, Neighbors: _neighbors, Transform: _transform, Cluster: _cluster, Move: _move,
+    Graph: _graph, Label: _label, Embed: _embed, Backfit: _backfit, Forecast: _forecast, Couple: _couple,
+    Apply: _apply,
+}  # fmt: skip

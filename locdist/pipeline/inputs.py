@@ -1,15 +1,22 @@
 """What a pipeline reads: opened once, and its columns checked before anything runs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from locdist.data.dataset import Dataset
 from locdist.data.source import Source, source
-from locdist.errors import DataError, did_you_mean
-from locdist.pipeline.meaning import outs, scored
+from locdist.data.store import Store
+from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.jobs.gwr import split
+from locdist.jobs.predict import check_most, check_support
+from locdist.pipeline.choices import made
+from locdist.pipeline.meaning import READ, outs, scored
 from locdist.pipeline.mistakes import Mistake, Path
-from locdist.pipeline.sections import Evaluate, File, Label, Neighbors, Own, Predict
+from locdist.pipeline.networks import Apply
+from locdist.pipeline.sections import Evaluate, File, Forecast, Label, Neighbors, Own, Predict, Transform
 from locdist.pipeline.supports import Rows, Support
+from locdist.plan.manifest import check_folder, check_kind
 
 
 @dataclass(frozen=True)
@@ -51,11 +58,15 @@ class Inputs:
         )
 
     def mistakes(self) -> list[Mistake]:
-        """Columns that the file names and the data lack, as far as the data are there."""
+        """What does not fit the data, as far as they are there, and folders that cannot be written."""
+        return self._columns() or [*self._methods(), *self._folders()]
+
+    def _columns(self) -> list[Mistake]:
+        """Columns that the file names and the data lack."""
         found = list(self._roles(("support",), self.file.support)) if self.file.support else []
         for number, step in enumerate(self.file.steps):
             path, content = ("steps", number, step.verb), step.content
-            if isinstance(content, Predict | Neighbors):
+            if isinstance(content, Predict | Neighbors | Apply):
                 found += self._kept((*path, "keep"), content.keep, content.queries or self.file.queries)
             elif isinstance(content, Own):
                 if content.support is not None:
@@ -63,6 +74,8 @@ class Inputs:
                 found += self._kept((*path, "keep"), content.keep, content.support or self.file.support)
             elif isinstance(content, Label):
                 found += self._labels(path, content)
+            elif isinstance(content, Forecast):
+                found += self._series(path, content)
             elif content.target is not None:
                 found += self._truth((*path, "target"), content, number)
         return found
@@ -72,6 +85,44 @@ class Inputs:
         for step in self.file.steps:
             if isinstance(step.content, Predict | Neighbors):
                 self._fitting(step.content.queries or self.file.queries)
+
+    def _methods(self) -> Iterator[Mistake]:
+        """Methods that cannot work on the support that their index is built from."""
+        for number, step in enumerate(self.file.steps):
+            content, own = step.content, isinstance(step.content, Transform)
+            if not isinstance(content, Predict | Neighbors | Transform):
+                continue
+            there = (content.support if isinstance(content, Transform) else None) or self.file.support
+            if there is not None and self.opened(there) is not None:
+                yield from _told(
+                    ("steps", number, step.verb), partial(self._fit, content, self.support(there), own)
+                )
+
+    def _fit(self, content: Predict | Neighbors | Transform, support: Dataset, own: bool) -> None:
+        """UsageError when a step cannot work on a support."""
+        if isinstance(content, Neighbors):
+            check_most(content.k, support.rows)
+        else:
+            check_support(made(content.method), support, (), split(content.extras)[1], content.explain, own)
+
+    def _folders(self) -> Iterator[Mistake]:
+        """Folders that hold something else, or that an input shares."""
+        read = [place for rows in self._read() for place in rows.path or ()]
+        if self.file.index and self.file.support:
+            yield from _told(
+                ("index", "path"), partial(_check_out, self.file.index.path, "build-index", read)
+            )
+        for number, step in enumerate(self.file.steps):
+            if not isinstance(step.content, Evaluate):
+                path = ("steps", number, step.verb, "out")
+                yield from _told(path, partial(_check_out, step.content.out, step.verb, read))
+
+    def _read(self) -> Iterator[Rows | Support]:
+        """All rows that the file names."""
+        named = [self.file.support, self.file.queries]
+        for step in self.file.steps:
+            named += [getattr(step.content, role, None) for role in (*READ, "graph", "labels")]
+        return (rows for rows in named if rows is not None)
 
     def _names(self, rows: Rows | Support | None) -> list[str] | None:
         """The columns of some rows; None while they are not there."""
@@ -84,6 +135,7 @@ class Inputs:
             "key": tuple(support.key),
             "features": tuple(support.features or {}),
             "target": support.target,
+            "shape": support.shape,
         }
         single = {"weight": support.weight, "offset": support.offset, "id": support.id}
         named |= {role: (name,) for role, name in single.items() if name is not None}
@@ -105,6 +157,14 @@ class Inputs:
         if names is not None and content.id is not None:
             yield from _missing((*path, "id"), "a column of the labels", (content.id,), names)
 
+    def _series(self, path: Path, content: Forecast) -> Iterator[Mistake]:
+        """The columns of the series."""
+        names = self._names(content.series)
+        roles = {"target": content.target, "time": content.time, "id": content.id}
+        for role, name in roles.items() if names is not None else ():
+            if name is not None:
+                yield from _missing((*path, role), "a column of the series", (name,), names or [])
+
     def _truth(self, path: Path, content: Evaluate, number: int) -> Iterator[Mistake]:
         """The column of the truth among those given, kept or asked."""
         by = next(step.content for step in self.file.steps if step.content.name == scored(self.file, number))
@@ -124,6 +184,21 @@ class Inputs:
                 if name not in names:
                     wanted = f"column {name!r} of the {role} in the queries"
                     raise DataError(wanted, f"the columns {there}", did_you_mean(name, names))
+
+
+def _told(path: Path, check: Callable[[], None]) -> Iterator[Mistake]:
+    """What a check refuses, as a mistake of the file."""
+    try:
+        check()
+    except UsageError as error:
+        yield Mistake(path, error.expected, error.given, error.remedy)
+
+
+def _check_out(out: str, kind: str, read: Sequence[str]) -> None:
+    """UsageError when a step of this kind cannot write to a folder."""
+    folder = Store.at(out)
+    check_folder(folder, read)
+    check_kind(folder, kind)
 
 
 def _missing(path: Path, wanted: str, columns: tuple[str, ...], names: list[str]) -> Iterator[Mistake]:

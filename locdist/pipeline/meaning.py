@@ -4,11 +4,14 @@ from collections.abc import Iterator
 
 from locdist.errors import did_you_mean
 from locdist.pipeline.mistakes import Mistake, Path
-from locdist.pipeline.sections import Evaluate, File, Label, Neighbors, Own, Predict, Transform
+from locdist.pipeline.networks import Apply
+from locdist.pipeline.sections import Evaluate, File, Forecast, Label, Neighbors, Own, Predict, Transform
+from locdist.plan.manifest import overlap
 
 INDEX = "index"  # what the build of the index is called among the steps
-WHOLE = (INDEX, "graph", "label", "embed")  # verbs in which no single row is bad
-_WRITING = Predict | Neighbors | Own | Label
+WHOLE = (INDEX, "graph", "label", "embed", "forecast", "couple")  # verbs in which no single row is bad
+_WRITING = Predict | Neighbors | Own | Label | Forecast | Apply
+READ = ("support", "queries", "series", "edges", "models")  # sections about rows
 _SCORED = Predict | Transform
 
 
@@ -58,6 +61,8 @@ def _needs(file: File) -> Iterator[Mistake]:
                 yield Mistake(path, "a file with `index: {path: ...}`", "none", remedy)
             if (content.queries or file.queries) is None:
                 yield Mistake(path, "`queries: {path: ...}` in the step or in the file", "none", "Add them.")
+        elif isinstance(content, Apply) and (content.queries or file.queries) is None:
+            yield Mistake(path, "`queries: {path: ...}` in the step or in the file", "none", "Add them.")
         elif isinstance(content, Own) and (content.support or file.support) is None:
             wanted = "`support: {path: ..., key: ...}` in the step or in the file"
             yield Mistake(path, wanted, "none", "Add it.")
@@ -77,34 +82,35 @@ def _references(file: File) -> Iterator[Mistake]:
                 yield Mistake(("steps", number, step.verb, *path), wanted, repr(name), remedy)
 
 
-def _named(content: Predict | Neighbors | Own | Label | Evaluate) -> Iterator[tuple[Path, str]]:
+def _named(
+    content: Predict | Neighbors | Own | Label | Forecast | Apply | Evaluate,
+) -> Iterator[tuple[Path, str]]:
     """The step that a step names, and where."""
     if isinstance(content, Evaluate):
         if content.step is not None:
             yield ("step",), content.step
         return
-    if isinstance(content, Label):
-        for role, read in (("graph", content.graph), ("labels", content.labels)):
-            if read.step is not None:
-                yield (role, "step"), read.step
-        return
-    role = "support" if isinstance(content, Own) else "queries"
-    rows = content.support if isinstance(content, Own) else content.queries
-    if rows is not None and rows.step is not None:
-        yield (role, "step"), rows.step
+    roles = ("graph", "labels") if isinstance(content, Label) else READ
+    for role in roles:
+        rows = getattr(content, role, None)
+        if rows is not None and rows.step is not None:
+            yield (role, "step"), rows.step
 
 
 def _folders(file: File) -> Iterator[Mistake]:
-    """No two write to one folder."""
+    """No two write to one folder, or one below that of another."""
     taken = {file.index.path: "the index"} if file.index else {}
     for number, step in enumerate(file.steps):
         if isinstance(step.content, Evaluate):
             continue
         name, out = step.content.name, step.content.out
-        if out in taken:
-            given = f"{out}, where {taken[out]} lies"
-            path = ("steps", number, step.verb, "out")
-            yield Mistake(path, "a folder of its own for each step", given, "Write to another folder.")
+        for other, what in taken.items():
+            if relation := overlap(out, other):
+                where = f"where {what} lies" if relation == "is" else f"which {relation} {other}, {what}"
+                path = ("steps", number, step.verb, "out")
+                yield Mistake(
+                    path, "a folder of its own for each step", f"{out}, {where}", "Write to another folder."
+                )
         taken[out] = f"the output of {name!r}"
 
 

@@ -5,18 +5,44 @@ What is wrong with a single section is found here; what does not fit together, i
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from locdist.errors import UsageError
-from locdist.methods.embedded import embed_method
-from locdist.methods.labels import label_method
-from locdist.methods.layered import layered_method
 from locdist.pipeline.choices import Choice
+from locdist.pipeline.networks import Apply, Couple
 from locdist.pipeline.running import Run
-from locdist.pipeline.section import Place, Places, Section, Texts
+from locdist.pipeline.section import Places, Section, Texts
 from locdist.pipeline.supports import Bad, Codes, Index, Rows, Share, Support
+from locdist.pipeline.words import (
+    Backfitting,
+    Embedding,
+    Explain,
+    Extras,
+    Keep,
+    Labeling,
+    Layered,
+    Limit,
+    Name,
+    OfSeries,
+    Out,
+    Recall,
+)
 
-VERBS = ("predict", "neighbors", "transform", "cluster", "move", "graph", "label", "embed", "evaluate")
+VERBS = (
+    "predict",
+    "neighbors",
+    "transform",
+    "cluster",
+    "move",
+    "graph",
+    "label",
+    "embed",
+    "backfit",
+    "forecast",
+    "evaluate",
+    "couple",
+    "apply",
+)
 
 
 def _one_verb(schema: dict[str, Any]) -> None:
@@ -25,62 +51,6 @@ def _one_verb(schema: dict[str, Any]) -> None:
     for verb in schema["properties"].values():
         del verb["default"]
         verb.update(verb.pop("anyOf")[0])
-
-
-Name = Annotated[
-    str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", description="What later steps and --set call this step.")
-]
-Out = Annotated[Place, Field(description="The folder to write, apart from inputs and other outputs.")]
-Keep = Annotated[
-    Texts | None,
-    Field(
-        description="Input columns that go to the output, '*' for all. By default the id, or where there is "
-        "none each row's file and its number in it."
-    ),
-]
-
-
-def _layered(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    layered_method(given)
-    return given
-
-
-def _labeling(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    label_method(given)
-    return given
-
-
-def _embedding(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    embed_method(given)
-    return given
-
-
-Layered = Annotated[str | dict[str, Any], AfterValidator(_layered)]
-Labeling = Annotated[str | dict[str, Any], AfterValidator(_labeling)]
-Embedding = Annotated[str | dict[str, Any], AfterValidator(_embedding)]
-Extra = (
-    Literal["spread", "interval", "effective", "coefficients", "parameters", "listwise"]
-    | Annotated[str, Field(pattern=r"^interval=0?\.\d+$")]
-)
-Extras = Annotated[
-    tuple[Extra, ...],
-    Field(
-        strict=False,
-        description="More columns: standard error of the prediction, effective number of neighbors, local "
-        "coefficients in the units of the data (the value at the query first) as a list, or a column each.",
-    ),
-]
-Explain = Annotated[
-    int, Field(ge=0, description="Neighbors to list with each prediction, and what each counted; at most k.")
-]
-Limit = Annotated[
-    Annotated[int, Field(ge=1)] | None,
-    Field(description="Only the first so many rows: a trial, into another folder."),
-]
-Recall = Annotated[
-    Share | None,
-    Field(description="Share of the true neighbors to find; the target of the index by default."),
-]
 
 
 class Predict(Section):
@@ -237,7 +207,40 @@ class Embed(Section):
     codes: Codes = None
 
 
-Own = Transform | Cluster | Move | Graph | Embed  # steps with an index of their own
+class Backfit(Section):
+    """A sum of local models at the rows of a support, each with its bandwidth. It has an index of its own."""
+
+    name: Name = "backfit"
+    method: Backfitting = "mgwr"
+    """mgwr, or with parameters: {name: mgwr, kernel: gaussian}."""
+    support: Support | None = None
+    """The rows; the support of the file by default. Key and features apart, one target."""
+    out: Out
+    keep: Keep = None
+    bad: Bad = "raise"
+
+
+class Forecast(Section):
+    """What follows series, by local models of their own past."""
+
+    keep: ClassVar[Texts | None] = None  # a row has its series and step
+    name: Name = "forecast"
+    method: OfSeries = "local-ar"
+    """local-ar, or with parameters: {name: local-ar, order: 24, k: 32}."""
+    series: Rows
+    """The rows of all series."""
+    target: str
+    """The column of the values."""
+    time: str | None = None
+    """The column that puts the rows of a series in order."""
+    id: str | None = None
+    """The column that names a row's series."""
+    steps: Annotated[int, Field(ge=1)]
+    """How far."""
+    out: Out
+
+
+Own = Transform | Cluster | Move | Graph | Embed | Backfit | Couple  # steps with a support of their own
 
 
 class Evaluate(Section):
@@ -273,6 +276,14 @@ class Step(Section):
     """Labels that spread from neighbor to neighbor."""
     embed: Embed | None = None
     """Coordinates in which neighbors stay neighbors."""
+    backfit: Backfit | None = None
+    """A bandwidth for each term of a model."""
+    forecast: Forecast | None = None
+    """What follows series."""
+    couple: Couple | None = None
+    """A model at each node of a graph."""
+    apply: Apply | None = None
+    """What these say of new rows."""
     evaluate: Evaluate | None = None
     """Metrics of an earlier prediction."""
 
@@ -290,9 +301,9 @@ class Step(Section):
         return next(verb for verb in VERBS if getattr(self, verb) is not None)
 
     @property
-    def content(self) -> Predict | Neighbors | Own | Label | Evaluate:
+    def content(self) -> Predict | Neighbors | Own | Label | Forecast | Apply | Evaluate:
         """How it is done."""
-        content: Predict | Neighbors | Own | Label | Evaluate = getattr(self, self.verb)
+        content: Predict | Neighbors | Own | Label | Forecast | Apply | Evaluate = getattr(self, self.verb)
         return content
 
 

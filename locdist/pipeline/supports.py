@@ -80,6 +80,8 @@ class Support(Section):
     """The column that says how much a row counts, 0 or more."""
     offset: str | None = None
     """The column that is added to the linear predictor of generalized linear models; queries have it too."""
+    shape: Texts = ()
+    """Of rules: the columns of sizes of memberships and slopes of consequents, in the order of the method."""
     id: str | None = None
     """The column that names a row."""
     scaling: Scaling | None = None
@@ -107,8 +109,9 @@ class Support(Section):
         key, features = tuple(self.key.items()), tuple((self.features or {}).items())
         mapped = read_map(self.map) if self.map is not None else None
         return Roles(
-            key, features, self.target, self.weight, self.id, self.metric, scaling, mapped, self.offset
-        )
+            key, features, self.target, self.weight, self.id, self.metric, scaling, mapped, self.offset,
+            self.shape,
+        )  # fmt: skip
 
 
 class Index(Section):

@@ -160,12 +160,15 @@ def check_overwrite(folder: Store, kind: str) -> None:
     """UsageError when the folder answers a request of another kind, or holds a file that locdist did not
     write; reads only.
     """
+    check_kind(folder, kind, " to overwrite")
+    check_ours(folder, kind)
+
+
+def check_kind(folder: Store, kind: str, purpose: str = "") -> None:
+    """UsageError when the folder answers a request of another kind."""
     was = _kind(folder)
     if was not in (None, kind):
-        raise UsageError(
-            f"a folder of kind {kind!r} to overwrite", f"{folder.uri} of kind {was!r}", ELSEWHERE
-        )
-    check_ours(folder, kind)
+        raise UsageError(f"a folder of kind {kind!r}{purpose}", f"{folder.uri} of kind {was!r}", ELSEWHERE)
 
 
 def read_manifest(folder: Store) -> Manifest:
@@ -271,10 +274,19 @@ def _compared(file: Pinned, other: Pinned) -> dict[str, Any]:
     return content if told else content | {"modified": modified.isoformat(" ", timespec="milliseconds")}
 
 
-def _check_apart(folder: str, name: str) -> None:
+def overlap(folder: str, name: str) -> str:
+    """How a folder and another place, which may be a pattern, share files: "is", "contains", "lies in", or
+    not at all.
+    """
     out, source = _parts(folder), _parts(name)
-    if all(mine == theirs or fnmatchcase(mine, theirs) for mine, theirs in zip(out, source, strict=False)):
-        relation = "is" if len(out) == len(source) else "contains" if len(out) < len(source) else "lies in"
+    shared = zip(out, source, strict=False)
+    if not all(mine == theirs or fnmatchcase(mine, theirs) for mine, theirs in shared):
+        return ""
+    return "is" if len(out) == len(source) else "contains" if len(out) < len(source) else "lies in"
+
+
+def _check_apart(folder: str, name: str) -> None:
+    if relation := overlap(folder, name):
         raise UsageError(
             "an output folder apart from the inputs",
             f"{folder}, which {relation} the input {name}",

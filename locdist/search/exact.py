@@ -153,6 +153,8 @@ class Exact:
         Nonnegative weights of the rows.
     offsets : array [n], optional
         What is added to the linear predictor of generalized linear models.
+    shapes : array [n, c], optional
+        Numbers of each row for its own kernel and model, as `fuzzy_inference` takes them.
     metric : {"l2", "cosine", "haversine", "ip"}
         "haversine": keys are longitude and latitude in degrees, distances kilometres on the earth. "ip" goes
         with the dot-product kernel only.
@@ -171,6 +173,7 @@ class Exact:
     weights: ArrayLike | Tensor | None = None
     metric: str = "l2"
     offsets: ArrayLike | Tensor | None = None
+    shapes: ArrayLike | Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.metric not in METRICS:
@@ -199,6 +202,8 @@ class Exact:
             shard["feature"] = matrix(self.features, "features")
         if self.weights is not None:
             shard["weight"] = _nonnegative(matrix(self.weights, "weights").reshape(-1).astype(np.float64))
+        if self.shapes is not None:
+            shard["shape"] = matrix(self.shapes, "shapes").astype(np.float64)
         if self.offsets is not None:
             shard["offset"] = matrix(self.offsets, "offsets").reshape(-1).astype(np.float64)
         return Rows((shard | {"row": np.arange(len(keys))},), classes=len(self.vocabulary))

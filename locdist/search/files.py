@@ -112,11 +112,12 @@ def _check_shard(shard: Mapping[str, NDArray[Any]], rows: int, layout: Layout, c
     needed |= {"label"} if layout.vocabulary else set()
     needed |= {"weight"} if roles.weight else set()
     needed |= {"offset"} if roles.offset else set()
+    needed |= {"shape"} if roles.shape else set()
     if needed - shard.keys():
         raise ValueError(f"columns {', '.join(shard)} without {', '.join(sorted(needed - shard.keys()))}")
     features = layout.features.width if layout.features else 0
     widths = {"key": layout.width, "feature": features, "target": len(roles.target), "label": 1}
-    widths |= {"codes": layout.width}
+    widths |= {"codes": layout.width, "shape": len(roles.shape)}
     for name, values in shard.items():
         kind = "i" if name in ("row", "label") else "f"
         shape = (rows,) if name in ("row", "weight", "offset") else (rows, widths[name])

@@ -21,7 +21,7 @@ from locdist.local.neighborhood import Neighborhood
 from locdist.search.boxes import MANY, ROWS, WIDE, Boxes
 from locdist.search.pairs import distances
 
-NEEDS = {"keys": "key", "features": "feature", "targets": "target", "codes": "label"}
+NEEDS = {"keys": "key", "features": "feature", "targets": "target", "codes": "label", "shapes": "shape"}
 """What kernels and models ask for, and the column of a shard that has it."""
 
 _BLOCK_ROWS, _BLOCK_BYTES = 16_384, 64 << 20
@@ -35,8 +35,8 @@ class Rows:
     Parameters
     ----------
     shards : tuple of mapping
-        Each maps a column (`key` [n, d], `feature` [n, m], `target` [n, p], `label` [n, 1], `weight` [n],
-        `offset` [n], `row` [n]) to its values. All shards have the same columns.
+        Each maps a column (`key` [n, d], `feature` [n, m], `target` [n, p], `label` [n, 1], `shape` [n, c],
+        `weight` [n], `offset` [n], `row` [n]) to its values. All shards have the same columns.
     classes : int
         Number of classes that `label` counts, 0 without one.
     """
@@ -165,6 +165,7 @@ class Rows:
             support=hood.within(len(self), self.weight) if "density" in needs else hood.support,
             keys=found.get("keys", hood.keys),
             features=found.get("features", hood.features),
+            shapes=found.get("shapes", hood.shapes),
             targets=hood.targets if targets is None else targets,
             classes=self.classes if "codes" in needs else hood.classes,
             row_weights=weights,
@@ -198,7 +199,8 @@ class Rows:
             targets = shard.get("target") if "targets" in needs else None
             if "codes" in needs:
                 targets = torch.nn.functional.one_hot(shard["label"][:, 0].long(), self.classes).double()
-            yield Batch(shard["row"].long(), shard["key"], shard.get("feature"), targets, shard.get("weight"))
+            more = shard.get("weight"), shard.get("shape") if "shapes" in needs else None
+            yield Batch(shard["row"].long(), shard["key"], shard.get("feature"), targets, *more)
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """(id of the first row, keys [b, d]) over all shards, about 64 MiB of single precision at a time."""

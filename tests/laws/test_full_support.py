@@ -187,8 +187,8 @@ def test_cosine_queries_are_directions():
 @pytest.mark.parametrize(
     "make, word",
     [
-        (lambda: ld.local_mean(None), "bandwidth of its own"),
-        (lambda: ld.local_mean(None, "gaussian", {"nearest": 1.0}), "bandwidth of its own"),
+        (lambda: ld.local_mean(None), "a distance as the bandwidth"),
+        (lambda: ld.local_mean(None, "gaussian", {"nearest": 1.0}), "a distance as the bandwidth"),
         (lambda: ld.local_quantile(None, bandwidth=1.0), "model of sums"),
         (lambda: ld.local_gp(None, bandwidth=1.0), "model of sums"),
         (lambda: Layer(0, kernel("gaussian", 1.0), ld.local_mean().layer.model), "k"),

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import skfuzzy
 import statsmodels.api as sm
 import torch
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from statsmodels.stats.weightstats import DescrStatsW
 import locdist as ld
 from locdist.local.answers import WANTS
 from locdist.methods.method import Method
-from tests.peers import graphs, layers
+from tests.peers import graphs, layers, networks
 
 Array = NDArray[np.float64]
 README = Path(__file__).parents[2] / "README.md"
@@ -254,6 +255,16 @@ def _attention() -> float:
     return difference(ld.hopfield(1.5, steps=1)(ld.Exact(X, metric="ip"), Q).values, theirs)
 
 
+def _rules() -> float:
+    """Triangles of equal area for what rules say, scaled by how much these fire, added up, defuzzified."""
+    grid, said = np.linspace(-6, 6, 1201), Y[:6].round(2)  # corners on the grid make the centroid exact
+    sets = np.array([skfuzzy.trimf(grid, [y - 0.5, y, y + 0.5]) for y in said])
+    fires = [np.prod([skfuzzy.gaussmf(Q[:, j], c[j], 0.8) for j in range(D)], 0) for c in X[:6]]
+    theirs = [skfuzzy.defuzz(grid, one @ sets, "centroid") for one in np.transpose(fires)]
+    index = ld.Exact(X[:6], said, shapes=np.full((6, D), 0.8))
+    return difference(ld.fuzzy_inference()(index, Q).values[:, 0], theirs)
+
+
 def _tweedie() -> float:
     at = torch.tensor(Q, requires_grad=True)
     squares = (at[:, None] - torch.tensor(X)).square().sum(2)
@@ -405,6 +416,13 @@ ROWS: tuple[Row, ...] = (
         whole(ld.boosted(ld.local_mean(N, "gaussian", 0.8), rounds=2), Y, _twicing),
     ),
     Row(
+        "fuzzy_inference",
+        "t-norm of memberships × what rules say",
+        "Σ μ_r(x) f_r(x) / Σ μ_r(x)",
+        "scikit-fuzzy `defuzz`, product and sum",
+        _rules,
+    ),
+    Row(
         "mean_shift",
         "any × local mean of the rows themselves",
         "x ← x + α (Σ w_j x_j − x), until it rests",
@@ -515,6 +533,34 @@ ROWS: tuple[Row, ...] = (
         "Y ← S Y, mean and scale kept",
         "scikit-learn `spectral_embedding`: 1 − correlation",
         layers.lazy_map,
+    ),
+    Row(
+        "gtvmin",
+        "a linear model at each node × its neighbors'",
+        "min Σ_i f_i(w_i) + λ Σ_ij A_ij φ(w_i − w_j)",
+        "NumPy `solve`, SciPy `lsq_linear` of the dual",
+        networks.gtvmin,
+    ),
+    Row(
+        "fed_relax",
+        "any estimator at each node × its neighbors'",
+        "… + λ Σ_ij A_ij mean_r (h_i(x_r) − h_j(x_r))²",
+        "NumPy `solve`, for linear models",
+        networks.fed_relax,
+    ),
+    Row(
+        "dem_learn",
+        "a linear model of each device × means of its groups",
+        "min F_i(w) + μ/2 Σ_k ‖w − w⁽ᵏ⁾‖² / N_k",
+        "NumPy `solve`",
+        networks.dem_learn,
+    ),
+    Row(
+        "logifold",
+        "classifiers × where they are certain",
+        "Σ_c μ_c [max p_c ≥ t_c] p_c / Σ_c μ_c [max p_c ≥ t_c]",
+        "scikit-learn `VotingClassifier`, without thresholds",
+        networks.logifold,
     ),
 )
 

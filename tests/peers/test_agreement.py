@@ -2,6 +2,7 @@
 
 import pytest
 
+from locdist.methods.coupled import COUPLED_METHODS
 from locdist.methods.embedded import EMBED_METHODS
 from locdist.methods.labels import LABEL_METHODS
 from locdist.methods.layered import LAYERED_METHODS
@@ -22,5 +23,5 @@ def test_the_table_is_the_one_that_make_methods_writes():
 
 
 def test_every_method_has_its_row():
-    known = {*METHODS, *LABEL_METHODS, *EMBED_METHODS, *LAYERED_METHODS}
+    known = {*METHODS, *LABEL_METHODS, *EMBED_METHODS, *LAYERED_METHODS, *COUPLED_METHODS}
     assert known <= {row.name.replace("_", "-") for row in ROWS}

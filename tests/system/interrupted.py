@@ -32,6 +32,7 @@ def small() -> Iterator[None]:
     with (
         mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=TASK_ROWS),
         mock.patch("locdist.jobs.build_index.rows_per_task", return_value=200),
+        mock.patch("locdist.jobs.couple.rows_per_task", return_value=2 * TASK_ROWS),
         mock.patch("locdist.search.build.SHARD_BYTES", 20_000),
         mock.patch("locdist.jobs.clustering.merge.PART_ROWS", 100),
     ):
@@ -64,12 +65,20 @@ def label(place: Path, out: Path, partitioned: bool = False) -> object:
     return ld.label(method, place / "graph", rows, out, target="color", partitioned=partitioned, executor=run)
 
 
+def couple(place: Path, out: Path) -> object:
+    support = ld.dataset(place / "rows", key=["a", "b", "kind"], target="dear", id="site", weight="w")
+    method = ld.gtvmin(family="logistic", coupling="squared", ridge=0.1)
+    ends = ["from", "to", "much"]
+    return ld.couple(method, support, place / "edges.parquet", out, ends=ends, executor=ld.Local(2))
+
+
 VERBS: dict[str, Callable[[Path, Path], object]] = {
     "build": build,
     "predict": predict,
     "cluster": cluster,
     "move": move,
     "label": label,
+    "couple": couple,
     "label-apart": lambda place, out: label(place, out, partitioned=True),
 }
 

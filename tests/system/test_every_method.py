@@ -29,7 +29,8 @@ OTHERS = {
 def table(rows: int) -> pa.Table:
     east, north = _RNG.normal(size=(2, rows))
     count = _RNG.poisson(np.exp(0.5 + 0.5 * east + 0.2 * north)).clip(1, 4)  # a number, and a class
-    return pa.table({"east": east, "north": north, "count": count})
+    widths = {f"{name}_width": _RNG.uniform(0.5, 1.5, rows) for name in ("east", "north")}  # of rules
+    return pa.table({"east": east, "north": north, "count": count, **widths})
 
 
 def partitioned(whole: pa.Table, folder: Path) -> Path:
@@ -46,7 +47,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("methods")
     support = partitioned(table(20 * PARTITIONS), place / "support")
     partitioned(table(ROWS * PARTITIONS), place / "queries")
+    rules = ld.rule_base(support, key=["east", "north"], target="count")
     ld.build_index(ld.dataset(support, key=["east", "north"], target="count"), place / "index")
+    ld.build_index(rules, place / "rules")
     for name in NAMES:
         predict(place, name, place / "one" / name, ld.Local(1))
     return place
@@ -54,7 +57,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def predict(place: Path, name: str, out: Path, executor: Executor) -> None:
     with mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=ROWS):
-        ld.predict({"name": name, "k": 60}, place / "index", place / "queries", out, executor=executor)
+        chosen = method(name, {"k": 60})
+        index = place / ("rules" if "shapes" in chosen.layer.needs else "index")
+        ld.predict(chosen, index, place / "queries", out, executor=executor)
+
+
+def couple(place: Path, out: Path, executor: Executor) -> None:
+    """Models of the sides of a square, gathered from 17 partitions and coupled in several steps."""
+    rows = pq.read_table(place / "support")
+    sides = (rows["east"].to_numpy() > 0) * 2 + (rows["north"].to_numpy() > 0)
+    support = ld.dataset(
+        rows.append_column("side", pa.array(sides)), key=["east", "north"], target="count", id="side"
+    )
+    edges = {"source": [0, 1, 3, 2], "target": [1, 3, 2, 0]}
+    with mock.patch("locdist.jobs.couple.rows_per_task", return_value=ROWS):
+        ld.couple(ld.gtvmin(family="poisson"), support, edges, out, executor=executor)
 
 
 @pytest.fixture(scope="module", params=OTHERS)
@@ -72,3 +89,9 @@ def test_every_executor_gives_the_bytes_of_one_thread(
     assert len(found) == PARTITIONS
     assert found == parts(place / "one" / name)
     assert read(tmp_path / "out").num_rows == PARTITIONS * ROWS
+
+
+def test_networks_of_models_have_the_bytes_of_one_thread(place: Path, other: Executor, tmp_path: Path):
+    couple(place, tmp_path / "one", ld.Local(1))
+    couple(place, tmp_path / "out", other)
+    assert parts(tmp_path / "out") == parts(tmp_path / "one")

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 from unittest import mock
 
@@ -140,7 +141,7 @@ def kill_at(verb: str, place: Path, out: Path, kind: str, name: str) -> None:
         process.stdin.write(json.dumps(command) + "\n")
         process.stdin.flush()
         while not signal.exists() and process.poll() is None:
-            pass
+            time.sleep(0.01)
         process.kill()
     assert signal.exists()
 

@@ -258,6 +258,27 @@ def test_unknown_columns_are_told_before_anything_runs(here, right, wrong, said)
     assert not Path("built").exists()
 
 
+@pytest.mark.parametrize("right, wrong, said", [
+    ("k: 20", "k: 2000", "k of at most 300, the rows that a query can have"),
+    ("k: 3,", "k: 3000,", "got 3000 (wrong.yaml:11, steps.1.neighbors)"),
+    ("local-linear, k: 20", "local-logistic, k: 20", "a single target of classes for local-logistic"),
+    ("target: price, id", "target: town, id", "a target of numbers for local-linear"),
+    ("keep: [town, east]", "extras: [interval]", "wrong.yaml:7, steps.0.predict"),
+    ("out: near/", "out: mine/", "mine, which has no _locdist/manifest.json but holds 'notes.txt'"),
+    ("out: near/", "out: support/near", "which lies in the input"),
+    ("out: near/", "out: prices/near", "which lies in"),
+    ("index: {path: built/}", "index: {path: queries/index}", "wrong.yaml:5, index.path"),
+])  # fmt: skip
+def test_what_a_later_step_would_refuse_is_told_before_anything_runs(here, right, wrong, said):
+    Path("mine").mkdir()
+    Path("mine/notes.txt").write_text("mine")
+    Path("wrong.yaml").write_text(NIGHTLY.replace(right, wrong))
+    for words in (("run", "wrong.yaml"), ("plan", "run", "wrong.yaml")):
+        assert said in " ".join(error(words, 2).split())
+    assert not Path("built").exists()
+    assert not Path("queries/index").exists()
+
+
 def test_queries_without_a_column_of_the_key_are_told_before_the_index_is_built(here):
     Path("other").mkdir()
     pq.write_table(gapped(9, 4).rename_columns({"east": "East"}), "other/a.parquet")

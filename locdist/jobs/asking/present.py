@@ -91,7 +91,8 @@ class Presentation:
         shown = Presentation(
             outputs=model.outputs(targets, points), classes=classes, extras=tuple(extras),
             explain=explain, id_type=id_type, parameters=model.parameters(features), slopes=model.slopes,
-            averages="targets" in model.needs, places=model.places, intervals=intervals,
+            averages="targets" in model.needs and "shapes" not in model.needs, places=model.places,
+            intervals=intervals,
         )  # fmt: skip
         missing = sorted(shown.want - model.tells)
         if missing:

@@ -58,6 +58,8 @@ class Report(Kept):
         told = [f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s, {self.tasks} tasks)"]
         told.append("status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()))
         told += [f"{count:,} queries: {reason}" for reason, count in self.reasons.items()]
+        if 0 < self.rows == self.bad_rows:
+            told.append("no query could be used: the output has no answer (max_bad makes that an error)")
         told.append(f"recall {self.recall}, nprobe {self.nprobe}" if self.recall else "search: exact")
         told += [str(self.diagnostics)] if self.diagnostics else []
         return "\n".join([*told, *self.notes])

@@ -1,0 +1,248 @@
+"""`apply`: what the models of nodes say of new rows, each asked of the model of its node."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+
+from locdist.data.columns import MISSING, NULL, REASONS, codes
+from locdist.data.encoding import UNSEEN_CATEGORY, Rejected
+from locdist.data.source import Source, source
+from locdist.data.store import Store
+from locdist.errors import DataError
+from locdist.execute.events import Listener
+from locdist.execute.executor import Executor, run
+from locdist.execute.local import Local
+from locdist.jobs.asking.ask import Running, kept, spans_of
+from locdist.jobs.asking.block import STATUS, Block, statuses
+from locdist.jobs.asking.present import nullable
+from locdist.jobs.asking.questions import QUARANTINE, check_kept
+from locdist.jobs.asking.report import check_bad
+from locdist.jobs.asking.tally import Counted, Tally, added
+from locdist.jobs.coupling.costs import apply_cost
+from locdist.jobs.coupling.stored import StoredModels
+from locdist.jobs.request import column_bytes, inputs, left_out, rows_told, settled, snapshot, unsettle
+from locdist.jobs.telling.coupled import ApplyReport
+from locdist.local.answers import Answers, Status
+from locdist.plan.manifest import Manifest, claimed
+from locdist.plan.plan import Attempt, Resources, Stage, Task, holding, remaining
+from locdist.plan.records import Record
+from locdist.plan.versions import versions
+
+APPLY, BLOCK = "apply", 65_536
+ANSWERS = pa.schema([("prediction", pa.float64()), ("status", STATUS)])
+
+
+def apply(
+    models: StoredModels | str | Path,
+    queries: Any,
+    out: str | Path | None = None,
+    *,
+    keep: str | Sequence[str] | None = None,
+    executor: Executor | None = None,
+    resources: Resources | None = None,
+    overwrite: bool = False,
+    limit: int | None = None,
+    max_bad: float | None = None,
+    listener: Listener | None = None,
+    command: str = "",
+) -> ApplyReport | pa.Table:
+    """What the models of nodes say of new rows.
+
+    Parameters
+    ----------
+    models : path
+        The folder that `couple` wrote.
+    queries : path, table or mapping of names to arrays
+        Rows with the features of the models, and the column that names the node of each.
+    out : path or URI, optional
+        The output folder; without it a table is returned. One row a query, in the order of the queries: what
+        is kept, `prediction`, and `status`, that of the node's model; "empty" for a node that nobody knows.
+    keep : str or list of str, optional
+        Columns of the queries that go along, "*" for all; by default each row's file and its number in it.
+    executor, resources, overwrite, limit, max_bad, listener, command
+        As in `predict`.
+
+    Returns
+    -------
+    ApplyReport, or pa.Table without `out`
+    """
+    question, started = asked(models, queries, keep), time.monotonic()
+    running = Running(executor, resources, overwrite, limit, max_bad, listener, command)
+    if out is None:
+        return question.here(running.rows(question.source))
+    folder, runner = Store.at(out), executor or Local()
+    taken = (*inputs(question.source), question.models.folder)
+    with claimed(folder, question.manifest(running.limit), taken, overwrite) as claim, runner.kept():
+        rows = settled(question.source.without(claim.added), folder)
+        notes = left_out(question.source) + claim.notes
+        job = ApplyJob(folder, replace(question, source=rows), running, started, notes)
+        return run(job, runner, listener=listener, command=command)
+
+
+def asked(
+    models: StoredModels | str | Path, queries: Any, keep: str | Sequence[str] | None = None
+) -> "ApplyRows":
+    """What `apply` runs and `plan` describes, checked."""
+    found, rows = StoredModels.at(models), source(queries)
+    return ApplyRows(rows, found, kept(keep, rows, None))
+
+
+@dataclass(frozen=True)
+class ApplyRows:
+    """The answers of some queries.
+
+    Parameters
+    ----------
+    source : Source
+    models : StoredModels
+    keep : tuple of str
+        Columns that go along; without any, the address of each row.
+    """
+
+    source: Source
+    models: StoredModels
+    keep: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        self.models.stored.encoding.check(self.source.schema)
+        self.source.check(self.columns)
+        check_kept(self.keep, ANSWERS)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that are read."""
+        stored = self.models.stored
+        needed = [column.name for column in stored.encoding.columns]
+        return list(dict.fromkeys([*needed, stored.node, *self.keep]))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the output."""
+        own = [self.source.schema.field(name) for name in self.keep]
+        address = [pa.field("file", pa.string()), pa.field("row", pa.int64())]
+        return pa.schema([*(own or address), *ANSWERS])
+
+    def manifest(self, limit: int | None) -> Manifest:
+        """What is pinned in the folder."""
+        told: Mapping[str, Any] = {
+            "models": self.models.fingerprint, "keep": list(self.keep), "limit": limit,
+        }  # fmt: skip
+        return Manifest(APPLY, told, snapshot(self.source), versions())
+
+    def reads(self, task: Task) -> str:
+        """What a task reads, in words."""
+        return rows_told(self.source, *task.inputs)
+
+    def tables(self, start: int, stop: int) -> Iterator[tuple[pa.Table, Tally]]:
+        """Output rows [start, stop), a block at a time, with what is counted."""
+        for table in self.source.read(start, stop, self.columns, BLOCK):
+            block, answers = self._answers(table, start)
+            told = pa.Table.from_arrays(
+                [nullable(answers.values[:, 0]), statuses(answers.status)], schema=ANSWERS
+            )
+            own = table.select(self.keep) if self.keep else self.source.addresses(start, start + len(table))
+            whole = pa.Table.from_arrays([*own.columns, *told.columns], schema=self.schema)
+            yield whole, Tally.of(self.source, block, told, {})
+            start += len(table)
+
+    def _answers(self, table: pa.Table, first: int) -> tuple[Block, Answers]:
+        names, models = self.models.read()
+        stored = self.models.stored
+        features, bad, rejected = stored.encoding.encode(table)
+        places = codes(table.column(stored.node), names)
+        nameless = np.flatnonzero(places == MISSING)
+        if len(nameless):
+            rejected = [*rejected, Rejected(stored.node, REASONS[NULL], nameless)]
+        for found in rejected:
+            bad[found.rows] |= found.reason != UNSEEN_CATEGORY
+        x, wrong = torch.from_numpy(features).double(), torch.from_numpy(bad)
+        answers = models.predict(torch.from_numpy(places).clamp(min=-1), x)
+        block = Block(table, first, x, None, wrong, tuple(rejected))
+        return block, answers.refuse(wrong, Status.BAD_QUERY)
+
+    def here(self, rows: int) -> pa.Table:
+        """All answers, in memory."""
+        return pa.concat_tables([self.schema.empty_table(), *(table for table, _ in self.tables(0, rows))])
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        """Write one output partition; rows out are checked against rows in."""
+        start, stop = task.inputs
+        tally, quarantine = Tally(), [pa.table({})][:0]
+        (name,) = task.outputs
+        with (
+            attempt.writer(name) as sink,
+            pq.ParquetWriter(sink, self.schema, compression="zstd", write_page_checksum=True) as writer,
+        ):
+            writer.write_table(self.schema.empty_table())
+            for table, counted in self.tables(start, stop):
+                tally = tally.add(counted)
+                quarantine += counted.quarantine
+                writer.write_table(table)
+        if tally.rows != stop - start:
+            given = f"{tally.rows}"
+            raise DataError(f"{stop - start} rows of the queries", given, "The input changed meanwhile.")
+        if quarantine:
+            with attempt.folder.writer(f"{QUARANTINE}/{task.name}.parquet") as sink:
+                pq.write_table(pa.concat_tables(quarantine), sink)
+        return Record(rows=tally.rows, bad_rows=tally.bad, data=tally.data)
+
+
+@dataclass(frozen=True)
+class ApplyJob:
+    """The job of `apply`."""
+
+    folder: Store
+    question: ApplyRows
+    running: Running
+    started: float
+    notes: tuple[str, ...] = ()
+
+    def next_stage(self, records: Mapping[str, Mapping[str, Record]]) -> Stage | None:
+        """One stage."""
+        stage = stage_of(self.question, self.running)
+        return stage if remaining(stage, records) else None
+
+    def finish(self, records: Mapping[str, Mapping[str, Record]]) -> ApplyReport:
+        """Add up the records and write the report; TooManyBadRows afterwards."""
+        done = [record for _, record in sorted(records[APPLY].items())]
+        counted = [Counted.of(record) for record in done]
+        report = ApplyReport(
+            out=self.folder.uri,
+            rows=sum(record.rows for record in done),
+            bad_rows=sum(record.bad_rows for record in done),
+            status=reduce(added, (each.status for each in counted)),
+            reasons=reduce(added, (each.reasons for each in counted)),
+            seconds=time.monotonic() - self.started,
+            work_seconds=sum(record.seconds for record in done),
+            peak_memory=max(record.peak_memory for record in done),
+            tasks=len(done),
+            notes=self.notes,
+        )
+        report.write(self.folder)
+        unsettle(self.folder)
+        where = f"All rows are written, the bad ones listed in {self.folder.uri}/{QUARANTINE}"
+        most = self.running.max_bad
+        check_bad(report.rows, report.bad_rows, report.reasons, most, f"{where}; raise max_bad.")
+        return report
+
+
+def stage_of(question: ApplyRows, running: Running) -> Stage:
+    """The tasks of `apply`."""
+    rows = running.rows(question.source)
+    spans = spans_of(question.source, rows, question.columns)
+    tasks = [
+        Task(f"part-{number:05}", (f"part-{number:05}.parquet",), (span.start, span.stop), span.rows)
+        for number, span in enumerate(spans)
+    ]
+    width, size = question.models.stored.encoding.width, column_bytes(question.source, question.keep)
+    cost = apply_cost(min(BLOCK, max(task.rows for task in tasks)), width, size)
+    resources = holding(running.resources, cost.memory)
+    return Stage(APPLY, tuple(tasks), question, resources, cost.formula)

@@ -1,0 +1,115 @@
+"""The first task of `couple` over rows: what the nodes of a partition would minimise, by name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from locdist.data.columns import codes, decoded, distinct, numbers, targets, vectors
+from locdist.data.dataset import Dataset
+from locdist.data.encoding import Encoding
+from locdist.data.source import Span
+from locdist.data.store import Store
+from locdist.errors import DataError
+from locdist.jobs.coupling.fits import read_fit
+from locdist.jobs.indexing import BATCH_ROWS, read_ipc
+from locdist.jobs.request import rows_told, write_ipc
+from locdist.jobs.spreading.whole import tensor
+from locdist.local.losses import Losses, Rows
+from locdist.local.network import with_intercept
+from locdist.methods.coupled import CoupledMethod
+from locdist.plan.plan import Attempt, Task
+from locdist.plan.records import Record
+
+
+@dataclass(frozen=True)
+class GatherRows:
+    """The losses of the nodes that have rows in a span.
+
+    Parameters
+    ----------
+    support : Dataset
+        Its id names the node of a row.
+    encoding : Encoding
+        Of the features.
+    method : CoupledMethod
+    before : str or None
+        The file of the models that losses are expanded at; 0 at first.
+    """
+
+    support: Dataset
+    encoding: Encoding
+    method: CoupledMethod
+    before: str | None = None
+
+    def reads(self, task: Task) -> str:
+        """What a task reads, in words."""
+        return rows_told(self.support.source, *task.inputs)
+
+    def __call__(self, task: Task, attempt: Attempt) -> Record:
+        """The output has a node a row, sorted by name."""
+        span = Span(*task.inputs)
+        table = pa.concat_tables([self._empty, *self.support.read(span, BATCH_ROWS)])
+        named, rows = self._rows(table)
+        names = distinct(named)
+        count, at = len(names), None
+        if self.before is not None:
+            known, fit = read_fit(attempt.folder, self.before)
+            at = fit.state.models[torch.from_numpy(codes(names, known))]
+        local = torch.from_numpy(codes(named, names))
+        rows = Rows(local, rows.features, rows.targets, rows.weights)
+        losses = Losses.of(rows, count, at, self.method.family)
+        (name,) = task.outputs
+        with attempt.writer(name) as sink:
+            write_ipc(sink, name, _batch(names, losses))
+        used = len(rows.nodes)
+        return Record(rows=span.rows, bad_rows=span.rows - used, data={"nodes": count})
+
+    def _rows(self, table: pa.Table) -> tuple[pa.ChunkedArray, Rows]:
+        """Names and rows of those that are good; nodes are numbered later."""
+        roles = self.support.roles
+        assert roles.id is not None
+        features, bad, _ = self.encoding.encode(table)
+        target, wrong = targets(table, roles.target)
+        named = decoded(table.column(roles.id))
+        weights = np.ones(len(table))
+        if roles.weight is not None:
+            weights, lost = numbers(table.column(roles.weight))
+            wrong |= lost | (weights < 0)
+        good = ~(bad | wrong | named.is_null().to_numpy())
+        x, y, v = (torch.from_numpy(each[good]).double() for each in (features, target[:, 0], weights))
+        if self.method.family is not None and not self.method.family.inside(y).all():
+            wanted = f"targets that {self.method.spec['family']} models have in column {roles.target[0]!r}"
+            raise DataError(wanted, "others", "Leave such rows out, or choose another family.")
+        nobody = torch.zeros(len(y), dtype=torch.int64)
+        return named.filter(pa.array(good)), Rows(nobody, with_intercept(x, self.method.intercept), y, v)
+
+    @property
+    def _empty(self) -> pa.Table:
+        schema = self.support.source.schema
+        return pa.schema([schema.field(name) for name in self.support.roles.columns]).empty_table()
+
+
+def read_losses(folder: Store, files: Sequence[str]) -> tuple[list[pa.Array], list[Losses]]:
+    """Names and losses of the nodes of each partition."""
+    batches = [read_ipc(folder, name) for name in files]
+    return [batch.column("node") for batch in batches], [_losses(batch) for batch in batches]
+
+
+def _batch(names: pa.Array, losses: Losses) -> pa.RecordBatch:
+    flat = losses.curve.flatten(1)
+    parts = {"curve": vectors(flat.numpy()), "pull": vectors(losses.pull.numpy())}
+    numbers = {"level": losses.level.numpy(), "rows": losses.rows.numpy()}
+    return pa.RecordBatch.from_pydict({"node": names, **parts, **numbers})
+
+
+def _losses(batch: pa.RecordBatch) -> Losses:
+    curve, pull, level, rows = (tensor(batch, name) for name in ("curve", "pull", "level", "rows"))
+    return Losses(_square(curve, pull), pull, level, rows)
+
+
+def _square(flat: Tensor, pull: Tensor) -> Tensor:
+    return flat.reshape(len(pull), pull.shape[1], pull.shape[1])

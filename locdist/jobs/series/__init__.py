@@ -1,0 +1,1 @@
+"""The stages of `forecast`: where each series lies, and what follows it."""

@@ -1,0 +1,94 @@
+"""What `couple` and `apply` did."""
+
+from dataclasses import dataclass
+
+from locdist.jobs.telling.kept import Kept
+
+
+@dataclass(frozen=True)
+class CoupleReport(Kept):
+    """What `couple` did.
+
+    Parameters
+    ----------
+    out : str
+    rows, bad_rows : int
+        Rows of the data; those that were left out.
+    nodes, edges : int
+    status : dict
+        Nodes of each status.
+    rests : bool
+        Whether the certificate is good enough.
+    steps, rounds : int
+        Passes over the rows, and how often nodes heard of their neighbors.
+    gap, residual, objective : float
+        The certificate, and what was minimised.
+    seconds, work_seconds, peak_memory, tasks, notes
+        As in `Report`.
+    """
+
+    out: str
+    rows: int
+    bad_rows: int
+    nodes: int
+    edges: int
+    status: dict[str, int]
+    rests: bool
+    steps: int
+    rounds: int
+    gap: float
+    residual: float
+    objective: float
+    seconds: float
+    work_seconds: float
+    peak_memory: int
+    tasks: int
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        how = "settled" if self.rests else "not settled"
+        lines = [
+            f"{self.nodes:,} nodes, {self.edges:,} edges, {self.rows:,} rows in {self.out} "
+            f"({self.seconds:.1f} s)",
+            "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
+            f"{how} after {self.rounds:,} rounds: residual {self.residual:.2g}, gap {self.gap:.2g}; "
+            f"objective {self.objective:.10g}",
+        ]
+        return "\n".join([*lines, *self.notes])
+
+
+@dataclass(frozen=True)
+class ApplyReport(Kept):
+    """What `apply` did.
+
+    Parameters
+    ----------
+    out : str
+    rows, bad_rows : int
+        Rows written; queries among them that could not be used.
+    status : dict
+        Rows of each status.
+    reasons : dict
+        Why queries could not be used, and unseen categories.
+    seconds, work_seconds, peak_memory, tasks, notes
+        As in `Report`.
+    """
+
+    out: str
+    rows: int
+    bad_rows: int
+    status: dict[str, int]
+    reasons: dict[str, int]
+    seconds: float
+    work_seconds: float
+    peak_memory: int
+    tasks: int
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s)",
+            "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
+            *(f"{count:,} queries: {reason}" for reason, count in self.reasons.items()),
+        ]
+        return "\n".join([*lines, *self.notes])

@@ -1,0 +1,50 @@
+"""Charts: models that each know a part of the world, and say where they are certain.
+
+A chart has a domain, a share mu of each query that belongs to it, and gives a probability to each class. Its
+certainty is the largest of them. Its vote counts where that passes its threshold; votes are averaged,
+weighted by mu. With thresholds of 0 and domains of 1 that is the average of all models, with domains that are
+0 or 1 and do not overlap each query asks the one whose domain it is in.
+"""
+
+import torch
+from torch import Tensor
+
+from locdist.local.answers import Answers, Status
+
+
+def certainty(votes: Tensor) -> Tensor:
+    """The largest probability [c, q] of votes [c, q, k]."""
+    return votes.amax(2)
+
+
+def gated(votes: Tensor, domains: Tensor, thresholds: Tensor) -> Answers:
+    """The average of votes [c, q, k] of the charts that are certain, with domains [c, q], thresholds [c].
+
+    Where no chart of the domain is certain the average of all of them answers, LOW_SUPPORT; EMPTY where a
+    query is in no domain.
+    """
+    there = domains * ~votes.isnan().any(2)
+    kept = there * (certainty(votes) >= thresholds[:, None])
+    uncertain, nobody = ~kept.any(0), ~there.any(0)
+    weights = torch.where(uncertain, there, kept)
+    total = weights.sum(0)
+    mean = (weights[:, :, None] * votes.nan_to_num()).sum(0) / total.where(total > 0, 1.0)[:, None]
+    status = uncertain.to(torch.int8) * int(Status.LOW_SUPPORT)
+    return Answers(mean, status).refuse(nobody, Status.EMPTY)
+
+
+def thresholds_for(votes: Tensor, domains: Tensor, labels: Tensor, accuracy: float) -> Tensor:
+    """The smallest threshold [c] of each chart above which it is right as often as is asked, on validation
+    data: votes [c, q, k], domains [c, q] and classes [q]. Infinite for a chart that never is.
+    """
+    sure = certainty(votes).nan_to_num(-1.0)
+    order = sure.argsort(dim=1, descending=True, stable=True)
+    right = (votes.nan_to_num(-1.0).argmax(2) == labels).double() * domains
+    hits, seen = (each.gather(1, order).cumsum(1) for each in (right, domains))
+    ranked = sure.gather(1, order)
+    last = torch.ones_like(ranked, dtype=torch.bool)  # of queries with one certainty
+    last[:, :-1] = ranked[:, 1:] != ranked[:, :-1]
+    good = last & (seen > 0) & (hits >= accuracy * seen)
+    lowest = torch.where(good, ranked, torch.inf).amin(1)
+    whole = (hits[:, -1] >= accuracy * seen[:, -1]) & (seen[:, -1] > 0)
+    return lowest.masked_fill(whole, 0.0)

@@ -1,0 +1,255 @@
+"""`couple` and `apply`, files to files: as in memory, on every executor, killed and continued: the same."""
+
+import json
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import locdist as ld
+from locdist.cli.app import app
+from locdist.errors import DataError, UsageError
+from locdist.jobs.coupling.fits import CHECKPOINT
+from locdist.jobs.status import status
+from locdist.local.answers import Status
+from tests.system.generated import parts, read
+from tests.system.test_label import kill_at
+
+NODES, ROWS = 24, 400
+NAMES = [f"site {number:02}" for number in range(NODES)]
+METHODS = {
+    "norm": {"name": "gtvmin", "strength": 0.5, "ridge": 0.01},
+    "squared": {"name": "gtvmin", "strength": 2.0, "coupling": "squared"},
+    "logistic": {"name": "gtvmin", "family": "logistic", "coupling": "squared", "ridge": 0.1},
+}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows of 22 nodes in three files, edges of a ring of 23, and of a node that stands apart."""
+    folder, rng = tmp_path_factory.mktemp("couple"), np.random.default_rng(0)
+    owners = rng.integers(0, NODES - 2, ROWS)
+    x, kind = rng.normal([5, 1], [3, 0.1], (ROWS, 2)), rng.choice(["dry", "wet"], ROWS)
+    price = x @ [1, 20] + 2 * (owners < 10) + 3 * (kind == "wet") + 0.1 * rng.normal(size=ROWS)
+    table = pa.table(
+        {
+            "site": np.array(NAMES)[owners], "a": x[:, 0], "b": x[:, 1], "kind": kind, "price": price,
+            "dear": (price > np.median(price)).astype(float), "w": rng.uniform(0.5, 2, ROWS),
+        }
+    )  # fmt: skip
+    (folder / "rows").mkdir()
+    for part in range(3):
+        pq.write_table(table.slice(part * 134, 134), folder / f"rows/{part}.parquet")
+    ring = np.arange(NODES - 1)
+    ends = {"from": np.array(NAMES)[ring], "to": np.array(NAMES)[(ring + 1) % (NODES - 1)]}
+    alone = {"from": [NAMES[-1]], "to": [NAMES[-1]], "much": [1.0]}
+    edges = pa.concat_tables([pa.table(ends | {"much": np.full(NODES - 1, 0.5)}), pa.table(alone)])
+    pq.write_table(edges, folder / "edges.parquet")
+    return folder
+
+
+ENDS = ["from", "to", "much"]
+
+
+def couple(place: Path, out: Path, name: str = "norm", **more: object) -> object:
+    target = "dear" if name == "logistic" else "price"
+    support = ld.dataset(place / "rows", key=["a", "b", "kind"], target=target, id="site", weight="w")
+    with mock.patch("locdist.jobs.couple.rows_per_task", return_value=100):
+        return ld.couple(METHODS[name], support, place / "edges.parquet", out, ends=ENDS, **more)
+
+
+def here(place: Path, name: str) -> tuple[object, np.ndarray, np.ndarray]:
+    """The models in memory, and rows as they see them."""
+    rows = pq.read_table(place / "rows")
+    numbers = np.column_stack([rows["a"], rows["b"]])
+    wet = np.array(rows["kind"].to_pylist()) == "wet"
+    scaled = (numbers - numbers.mean(0)) / numbers.std(0)
+    x = np.column_stack([scaled, np.sqrt(0.5) * ~wet, np.sqrt(0.5) * wet])
+    owners = np.array([NAMES.index(site) for site in rows["site"].to_pylist()])
+    ring = np.arange(NODES - 1)
+    graph = ld.Graph.of_pairs(ring, (ring + 1) % (NODES - 1), np.full(NODES - 1, 0.5), nodes=NODES)
+    spec = {word: value for word, value in METHODS[name].items() if word != "name"}
+    target = rows["dear" if name == "logistic" else "price"].to_numpy()
+    return ld.gtvmin(**spec)(graph, owners, x, target, rows["w"].to_numpy()), owners, x
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_files_say_what_memory_says(place: Path, name: str, tmp_path: Path):
+    report = couple(place, tmp_path / "models", name)
+    models, owners, x = here(place, name)
+    assert report.rests
+    assert report.objective == pytest.approx(models.objective, rel=1e-6)
+    assert (report.nodes, report.edges, report.rows) == (NODES, NODES - 1, ROWS)
+    table = read(tmp_path / "models")
+    assert table["site"].to_pylist() == NAMES
+    told = [Status(code).name.lower() for code in models.status.tolist()]
+    assert table["status"].to_pylist() == told
+    assert told[-1] == "empty"
+    assert table["intercept"].to_pylist()[-1] is None
+    assert (report.steps == 1) == (name != "logistic")
+    ld.apply(tmp_path / "models", place / "rows", tmp_path / "out", keep="site")
+    expected = models.predict(torch.tensor(owners), torch.tensor(x)).values[:, 0]
+    np.testing.assert_allclose(read(tmp_path / "out")["prediction"], expected, rtol=1e-5, atol=1e-6)
+    whole = ld.apply(tmp_path / "models", place / "rows", keep="site")
+    assert whole.equals(read(tmp_path / "out"))
+    for folder in ("models", "out"):
+        assert status(tmp_path / folder).state == "finished"
+        assert not (tmp_path / folder / "passing").exists()
+    assert not (tmp_path / "models" / CHECKPOINT).exists()
+
+
+def test_coefficients_are_in_the_units_of_the_data(place: Path, tmp_path: Path):
+    couple(place, tmp_path / "models")
+    table, rows = read(tmp_path / "models"), pq.read_table(place / "rows")
+    node = NAMES.index(rows["site"][0].as_py())
+    told = {name: table[name][node].as_py() for name in table.column_names}
+    slopes = {name: told[f"coefficient_{name}"] for name in ("a", "b")}
+    assert slopes == {"a": pytest.approx(1, abs=0.1), "b": pytest.approx(20, abs=2)}
+    kind = told[f"coefficient_kind={rows['kind'][0].as_py()}"]
+    by_hand = told["intercept"] + kind + sum(slopes[name] * rows[name][0].as_py() for name in slopes)
+    answer = ld.apply(tmp_path / "models", rows.slice(0, 1))["prediction"][0].as_py()
+    assert answer == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_two_threads_give_the_bytes_of_one(place: Path, tmp_path: Path):
+    for number, executor in enumerate([ld.Local(1), ld.Local(2)]):
+        couple(place, tmp_path / f"models {number}", executor=executor)
+        with mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=90):
+            out = tmp_path / f"out {number}"
+            ld.apply(tmp_path / f"models {number}", place / "rows", out, executor=executor)
+    for kind, count in (("models", 1), ("out", 4)):
+        found = [parts(tmp_path / f"{kind} {number}") for number in range(2)]
+        assert len(found[0]) >= count
+        assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "kind, name",
+    [
+        ("unsealed", "checkpoint.arrow"),
+        ("committed", "gather-00002/part-00001.json"),
+    ],
+)
+def test_a_killed_run_is_continued_to_the_same_bytes(place: Path, kind: str, name: str, tmp_path: Path):
+    from tests.system.interrupted import VERBS, small
+
+    kill_at("couple", place, tmp_path / "out", kind, name)
+    with small():
+        VERBS["couple"](place, tmp_path / "out")
+        VERBS["couple"](place, tmp_path / "calm")
+    assert parts(tmp_path / "out") == parts(tmp_path / "calm")
+    assert not (tmp_path / "out/passing").exists()
+
+
+def test_a_table_that_was_lost_is_made_again(place: Path, tmp_path: Path):
+    couple(place, tmp_path)
+    before = parts(tmp_path)
+    (tmp_path / "part-00000.parquet").unlink()
+    couple(place, tmp_path)
+    assert parts(tmp_path) == before
+
+
+def test_a_graph_of_neighbors_has_the_edges(tmp_path: Path):
+    """Stations that lie near each other, and readings of each."""
+    rng = np.random.default_rng(1)
+    stations = pa.table({"station": np.arange(30) * 7, "x": rng.normal(size=30), "y": rng.normal(size=30)})
+    ld.graph(ld.dataset(stations, key=["x", "y"], id="station", scaling="none"), tmp_path / "graph", k=4)
+    owners = rng.integers(0, 25, 300)
+    wind = rng.normal(size=300)
+    readings = pa.table({"station": owners * 7, "wind": wind, "power": wind * 2 + owners / 10})
+    support = ld.dataset(readings, key="wind", target="power", id="station")
+    report = ld.couple("gtvmin", support, tmp_path / "graph", tmp_path / "models")
+    assert report.nodes == 30
+    graph = ld.graph(ld.Exact(np.column_stack([stations["x"], stations["y"]])), k=4)
+    scaled = ((wind - wind.mean()) / wind.std())[:, None]
+    models = ld.gtvmin()(graph, owners, scaled, readings["power"].to_numpy())
+    found = ld.apply(tmp_path / "models", readings)["prediction"]
+    expected = models.predict(torch.tensor(owners), torch.tensor(scaled)).values[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_that_cannot_be_used_have_a_status(place: Path, tmp_path: Path):
+    couple(place, tmp_path / "models")
+    rows = pa.table(
+        {
+            "site": [NAMES[0], None, "nowhere", NAMES[0], NAMES[-1]], "a": [1.0, 1.0, 1.0, np.nan, 1.0],
+            "b": [1.0] * 5, "kind": ["wet", "dry", "dry", "dry", "dry"],
+        }
+    )  # fmt: skip
+    report = ld.apply(tmp_path / "models", rows, tmp_path / "out")
+    found = read(tmp_path / "out")
+    assert found["status"].to_pylist() == ["ok", "bad_query", "empty", "bad_query", "empty"]
+    assert [value is None for value in found["prediction"].to_pylist()] == [False, True, True, True, True]
+    assert report.bad_rows == 2
+    assert report.reasons == {"not finite in 'a'": 1, "null in 'site'": 1}
+    quarantine = pq.read_table(tmp_path / "out/_locdist/quarantine/part-00000.parquet")
+    assert sorted(quarantine["query"].to_pylist()) == [1, 3]
+
+
+def test_bad_rows_of_nodes_are_refused_or_dropped(place: Path, tmp_path: Path):
+    rows = pq.read_table(place / "rows")
+    holes = pa.array([None, *rows["price"].to_pylist()[1:]])
+    broken = rows.set_column(rows.schema.get_field_index("price"), "price", holes)
+    edges = place / "edges.parquet"
+    support = ld.dataset(broken, key=["a", "b"], target="price", id="site")
+    with pytest.raises(DataError, match="null in 'price'"):
+        ld.couple("gtvmin", support, edges, tmp_path / "out", ends=ENDS)
+    report = ld.couple("gtvmin", support, edges, tmp_path / "out", ends=ENDS, bad="drop", overwrite=True)
+    assert (report.rows, report.bad_rows) == (ROWS, 1)
+    assert sum(read(tmp_path / "out")["rows"].to_pylist()) == ROWS - 1
+
+
+def test_what_does_not_fit_is_refused(place: Path, tmp_path: Path):
+    roles, edges = {"key": ["a", "b"], "target": "price", "id": "site"}, place / "edges.parquet"
+
+    def run(rows: object = place / "rows", links: object = edges, ends: object = ENDS, **other: object):
+        return ld.couple("gtvmin", ld.dataset(rows, **roles | other), links, tmp_path / "out", ends=ends)
+
+    for wrong, given in (
+        ("names the node", {"id": None}),
+        ("one column of numbers", {"target": "kind"}),
+        ("metric 'l2'", {"metric": "cosine"}),
+        ("a column of the data", {"ends": None}),
+        ("both ends", {"ends": ["from"]}),
+    ):
+        with pytest.raises(UsageError, match=wrong):
+            run(**given)
+    with pytest.raises(UsageError, match="as the nodes"):
+        run(links={"source": [1], "target": [2]}, ends=None)
+    with pytest.raises(DataError, match="weight of 0 or more"):
+        run(links={"from": [NAMES[0]], "to": [NAMES[1]], "much": [-1.0]})
+    with pytest.raises(UsageError, match="models of nodes"):
+        ld.apply(place, place / "rows")
+    couple(place, tmp_path / "done")
+    with pytest.raises(UsageError, match="strength"):
+        couple(place, tmp_path / "done", "squared")
+
+
+def test_the_command_line_says_all(place: Path, tmp_path: Path):
+    words = ["couple", place / "rows", place / "edges.parquet", "--key", "a,b,kind", "--node", "site"]
+    words += ["--target", "price", "--weight", "w", "--ends", "from,to,much", "--out", tmp_path / "models"]
+    words += ["-m", "gtvmin", "--param", "strength=0.5", "--param", "ridge=0.01"]
+
+    def run(*given: object) -> str:
+        done = CliRunner().invoke(app, list(map(str, given)))
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    planned = json.loads(run("plan", *words, "--json"))
+    names = ["profile", "gather-00000", "couple-00000", "nodes"]
+    assert [stage["name"] for stage in planned["stages"]] == names
+    assert json.loads(run(*words, "-q", "--json"))["nodes"] == NODES
+    assert json.loads(run("plan", *words, "--json"))["state"] == "finished"
+    asked = ["apply", tmp_path / "models", place / "rows", "--keep", "site", "--out", tmp_path / "out"]
+    assert json.loads(run("plan", *asked, "--json"))["stages"][0]["rows"] == ROWS
+    assert json.loads(run(*asked, "-q", "--json"))["rows"] == ROWS
+    assert json.loads(run("plan", *asked, "--json"))["state"] == "finished"
+    assert "gtvmin" in run("methods")
+    couple(place, tmp_path / "python")
+    ours, theirs = read(tmp_path / "models"), read(tmp_path / "python")
+    np.testing.assert_allclose(ours["intercept"].to_numpy(), theirs["intercept"].to_numpy(), rtol=1e-6)

@@ -1,0 +1,126 @@
+"""`learn_rules` and `locdist rules`: from data to a table of rules, an index of it, and predictions."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import locdist as ld
+from locdist.errors import UsageError
+from locdist.execute.events import Tried
+from locdist.jobs.telling.rules import LearnedRules
+from tests.system.generated import read
+from tests.system.test_cli import cli
+
+
+def surface(rows: int, seed: int) -> pa.Table:
+    x, z = np.random.default_rng(seed).uniform(-1, 1, (2, rows))
+    return pa.table({"x": 100 * x, "z": z, "y": 50 + 10 * np.sin(2 * x) * z})
+
+
+def support(**more: object) -> ld.dataset:
+    return ld.dataset(surface(400, 0), key=["x", "z"], target="y", **more)
+
+
+@pytest.fixture(scope="module")
+def learned() -> LearnedRules:
+    heard: list[Tried] = []
+    found = ld.learn_rules(support(), rules=[1, 6], steps=20, listener=heard.append)
+    assert [event.candidate for event in heard] == [
+        "rules=1 steps=20 ridge=1e-08",
+        "rules=6 steps=20 ridge=1e-08",
+    ]
+    return found
+
+
+def test_the_best_number_of_rules_is_learned_from_all_rows(learned: LearnedRules):
+    one, six = learned.trials
+    assert six.error < 0.2 * one.error
+    assert (learned.table.num_rows, learned.rows, learned.sample, learned.held) == (6, 400, 400, 80)
+    names = ["x", "z", "y", "x_width", "z_width", "y_by_x", "y_by_z"]
+    assert learned.table.schema.names == names
+    new = surface(300, 1)
+    answers = learned.method(
+        ld.Exact(
+            learned.table.select(["x", "z"]).to_pandas().to_numpy(),
+            learned.table["y"].to_numpy(),
+            shapes=learned.table.select(names[3:]).to_pandas().to_numpy(),
+        ),
+        new.select(["x", "z"]).to_pandas().to_numpy(),
+    )
+    missed = np.sqrt(np.square(answers.values[:, 0].numpy() - new["y"].to_numpy()).mean())
+    assert missed < 3 * learned.error < 0.05 * np.std(new["y"])
+    assert json.loads(learned.to_json())["rules"][0].keys() == set(names)
+
+
+def test_the_same_rules_are_learned_again(learned: LearnedRules):
+    assert ld.learn_rules(support(scaling="standard"), rules=6, steps=20).table.equals(learned.table)
+
+
+def test_learned_rules_are_a_support(learned: LearnedRules, tmp_path: Path):
+    index = ld.build_index(learned.dataset, tmp_path / "index")
+    assert ld.predict(learned.method, index, surface(50, 1))["status"].to_pylist() == ["ok"] * 50
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_on_the_command_line(ending: str, tmp_path: Path):
+    pq.write_table(surface(400, 0), tmp_path / "train.parquet")
+    pq.write_table(surface(60, 1), tmp_path / "new.parquet")
+    place = tmp_path / f"rules.{ending}"
+    learn = (
+        "rules",
+        tmp_path / "train.parquet",
+        "--key",
+        "x,z",
+        "--target",
+        "y",
+        "--rules",
+        4,
+        "--out",
+        place,
+    )
+    done = cli(*learn, "--steps", 10, "--membership", "bell,gaussian", "--quiet")
+    assert done.exit_code == 0, done.output
+    shape = "x_width,x_slope,z_width,y_by_x,y_by_z"
+    assert f"--shape {shape}" in done.output
+    assert """--param 'membership=["bell", "gaussian"]'""" in done.output
+    rules = pa.csv.read_csv(place) if ending == "csv" else pq.read_table(place)
+    assert rules.num_rows == 4
+    if ending == "csv":
+        pq.write_table(rules, tmp_path / "rules.parquet")
+    index = ("index", tmp_path / "rules.parquet", "--key", "x,z", "--target", "y", "--shape", shape)
+    done = cli(*index, "--out", tmp_path / "base", "--quiet")
+    assert done.exit_code == 0, done.output
+    chosen = (
+        "--method",
+        "fuzzy-inference",
+        "--param",
+        "order=1",
+        "--param",
+        'membership=["bell", "gaussian"]',
+    )
+    done = cli(
+        "predict", tmp_path / "base", tmp_path / "new.parquet", *chosen, "--out", tmp_path / "out", "--quiet"
+    )
+    assert done.exit_code == 0, done.output
+    memory = ld.fuzzy_inference(["bell", "gaussian"], order=1)
+    wanted = ld.predict(memory, tmp_path / "base", surface(60, 1))
+    assert read(tmp_path / "out")["prediction"].equals(wanted["prediction"])
+
+
+def test_what_rules_cannot_be_learned_from_is_refused(tmp_path: Path):
+    for more in ({"weight": "z"}, {"features": "z"}, {"metric": "cosine"}):
+        with pytest.raises(UsageError, match="a key of metric 'l2' and a target"):
+            ld.learn_rules(support(**more))
+    for options in ({"rules": 0}, {"rules": []}, {"steps": -1}, {"ridge": 0.0}, {"sample": 2}, {"order": 3}):
+        with pytest.raises(UsageError):
+            ld.learn_rules(support(), **options)
+    with pytest.raises(UsageError, match=r"a file that ends in \.parquet or \.csv"):
+        ld.learn_rules(support(), tmp_path / "rules.json")
+    kinds = surface(40, 0).append_column("kind", pa.array(["a", "b"] * 20))
+    with pytest.raises(UsageError, match="a key of numbers"):
+        ld.learn_rules(ld.dataset(kinds, key=["x", "kind"], target="y"))
