@@ -149,7 +149,7 @@ Extras = Annotated[
     _option(
         "--extras",
         panel=_OUTPUT,
-        help="spread, interval, effective, coefficients, parameters: more columns.",
+        help="spread, interval, effective, neglected, coefficients, parameters: more columns.",
         metavar="NAME",
     ),
 ]

@@ -27,10 +27,11 @@ from locdist.jobs.asking.questions import QUARANTINE, check_kept
 from locdist.jobs.asking.report import check_bad
 from locdist.jobs.asking.tally import Counted, Tally, added
 from locdist.jobs.coupling.costs import apply_cost
-from locdist.jobs.coupling.stored import StoredModels
+from locdist.jobs.coupling.models import StoredModels
 from locdist.jobs.request import column_bytes, inputs, left_out, rows_told, settled, snapshot, unsettle
 from locdist.jobs.telling.coupled import ApplyReport
 from locdist.local.answers import Answers, Status
+from locdist.methods.federated import FedRelax
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Attempt, Resources, Stage, Task, holding, remaining
 from locdist.plan.records import Record
@@ -45,6 +46,7 @@ def apply(
     queries: Any,
     out: str | Path | None = None,
     *,
+    method: FedRelax | None = None,
     keep: str | Sequence[str] | None = None,
     executor: Executor | None = None,
     resources: Resources | None = None,
@@ -65,6 +67,9 @@ def apply(
     out : path or URI, optional
         The output folder; without it a table is returned. One row a query, in the order of the queries: what
         is kept, `prediction`, and `status`, that of the node's model; "empty" for a node that nobody knows.
+    method : FedRelax, optional
+        Of models that it made: a folder holds no code, so their estimators are named again. They are fitted
+        again, once in each process, where a query asks for them.
     keep : str or list of str, optional
         Columns of the queries that go along, "*" for all; by default each row's file and its number in it.
     executor, resources, overwrite, limit, max_bad, listener, command
@@ -74,7 +79,7 @@ def apply(
     -------
     ApplyReport, or pa.Table without `out`
     """
-    question, started = asked(models, queries, keep), time.monotonic()
+    question, started = asked(models, queries, keep, method), time.monotonic()
     running = Running(executor, resources, overwrite, limit, max_bad, listener, command)
     if out is None:
         return question.here(running.rows(question.source))
@@ -88,10 +93,13 @@ def apply(
 
 
 def asked(
-    models: StoredModels | str | Path, queries: Any, keep: str | Sequence[str] | None = None
+    models: StoredModels | str | Path,
+    queries: Any,
+    keep: str | Sequence[str] | None = None,
+    method: FedRelax | None = None,
 ) -> "ApplyRows":
     """What `apply` runs and `plan` describes, checked."""
-    found, rows = StoredModels.at(models), source(queries)
+    found, rows = StoredModels.at(models, method), source(queries)
     return ApplyRows(rows, found, kept(keep, rows, None))
 
 

@@ -28,6 +28,7 @@ from locdist.jobs.support import numeric
 from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.telling.scales import Scales
 from locdist.local.multiscale import State
+from locdist.local.sphere import points
 from locdist.methods.method import ArrayLike
 from locdist.methods.multiscale import BackfitMethod, backfit_method
 from locdist.plan.plan import Resources
@@ -67,6 +68,7 @@ class Backfitted:
             raise UsageError(
                 f"places [q, d] and features [q, {width}]", given, "Give one row for each place."
             )
+        places = points(places) if rows.sites.metric == "haversine" else places
         found = self._method.loop.values(rows.sites, self._state, places)
         return (found * rows.terms(asked)).sum(1) * rows.units[0] + rows.level
 
@@ -201,7 +203,7 @@ def _here(method: BackfitMethod, support: Dataset | Exact) -> Backfitted:
         raise UsageError("keys, targets and features", given, "Give these three.")
     check_rows(len(support.rows))
     rows = Standardized.of(support)
-    *_, state = method.loop.states(rows.sites, rows.target)
+    (state,) = spread(lambda target: list(method.loop.states(rows.sites, target))[-1], [rows.target])
     starts = range(0, len(rows.target), COLUMNS)
     blocks = [slice(start, min(start + COLUMNS, len(rows.target))) for start in starts]
     parts = spread(lambda some: weighed(method, rows, state, some), blocks)

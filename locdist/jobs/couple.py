@@ -11,16 +11,13 @@ the order of the partitions, so no executor changes a bit.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
 from locdist.data.dataset import Dataset, checked
-from locdist.data.encoding import Encoding
-from locdist.data.lengths import Profiles
-from locdist.data.schema import row_bytes
+from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
@@ -31,42 +28,42 @@ from locdist.jobs.coupling.costs import couple_cost, gather_cost
 from locdist.jobs.coupling.edges import NamedEdges
 from locdist.jobs.coupling.fits import CHECKPOINT
 from locdist.jobs.coupling.gather import GatherRows
+from locdist.jobs.coupling.passes import PROFILE, Passes
 from locdist.jobs.coupling.solve import CoupleNodes, Nodes, WriteNodes
 from locdist.jobs.coupling.stored import Stored
-from locdist.jobs.extent import Extent
-from locdist.jobs.indexing import ProfileRows, profiles_of
 from locdist.jobs.passing import Records, forget_bare, is_bare, passed, sweep
+from locdist.jobs.relax import RelaxJob
 from locdist.jobs.request import (
+    OURS,
     check_told,
-    each_file,
     inputs,
     left_out,
-    rows_per_task,
     settled,
     snapshot,
     unsettle,
 )
-from locdist.jobs.support import Fitted, numeric
+from locdist.jobs.support import numeric
 from locdist.jobs.telling.coupled import CoupleReport
 from locdist.jobs.telling.kept import REPORT
 from locdist.methods.coupled import STEPS, CoupledMethod, coupled_method
-from locdist.plan.cost import Estimate
+from locdist.methods.federated import FedRelax
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Function, Resources, Stage, Task, holding, remaining
 from locdist.plan.records import history
 from locdist.plan.versions import versions
 
-PROFILE, GATHER, COUPLE, NODES = "profile", "gather-", "couple-", "nodes"
+GATHER, COUPLE, NODES = "gather-", "couple-", "nodes"
 TABLE = "part-00000.parquet"
 
 
 def couple(
-    method: CoupledMethod | str | Mapping[str, Any],
+    method: CoupledMethod | FedRelax | str | Mapping[str, Any],
     support: Dataset,
     edges: Any,
     out: str | Path,
     *,
     ends: Sequence[str] | None = None,
+    shared: Any = None,
     bad: str = "raise",
     executor: Executor | None = None,
     resources: Resources | None = None,
@@ -78,8 +75,10 @@ def couple(
 
     Parameters
     ----------
-    method : CoupledMethod, name or spec
-        `ld.gtvmin(strength=0.5)`.
+    method : CoupledMethod, FedRelax, name or spec
+        `ld.gtvmin(strength=0.5)`, or `ld.fed_relax(estimator)` of numbers: its nodes are fitted in groups, a
+        task each, with a barrier a round; the output has rows and status of each node, and what `apply` makes
+        the estimators of again.
     support : Dataset
         Rows: their features are the key, `id` names the node of each row, `target` is one column of numbers,
         `weight` says how much a row counts. Features are scaled as a key is, and differences of models are
@@ -97,6 +96,8 @@ def couple(
     ends : sequence of str, optional
         The columns of both ends of an edge, and of its weight if it has one: by default "source", "target",
         and "weight" where there is one.
+    shared : path, table or mapping of names to arrays, optional
+        The rows that nodes of FedRelax agree on, with all features.
     bad : {"raise", "drop"}
         As in `build_index`.
     executor, resources, overwrite, listener, command
@@ -106,12 +107,12 @@ def couple(
     -------
     CoupleReport
     """
-    asked, started = requested(method, support, edges, ends, bad), time.monotonic()
+    asked, started = requested(method, support, edges, ends, bad, shared), time.monotonic()
     folder, runner = Store.at(out), executor or Local()
     with claimed(folder, asked.manifest, asked.taken, overwrite) as claim, runner.kept():
         ours = asked.settled(folder, claim.added)
         notes = left_out(asked.support.source) + claim.notes
-        job = CoupleJob(folder, ours, started, resources, notes)
+        job = job_of(folder, ours, started, resources, notes)
         past = history(folder).records
         if job.is_lost(past):
             forget_bare(folder, past)
@@ -122,10 +123,11 @@ def couple(
 class Asked:
     """What `couple` is asked."""
 
-    method: CoupledMethod
+    method: CoupledMethod | FedRelax
     support: Dataset
     edges: NamedEdges
     bad: str
+    shared: Source | None = None
 
     @property
     def manifest(self) -> Manifest:
@@ -134,29 +136,35 @@ class Asked:
             "method": self.method.spec, "roles": self.support.roles.to_json(), "bad": self.bad,
             "edges": self.edges.source.fingerprint, "ends": list(self.edges.columns),
         }  # fmt: skip
+        if self.shared is not None:
+            told["shared"] = self.shared.fingerprint
         check_told(told)
         return Manifest("couple", told, snapshot(self.support.source), versions())
 
     @property
     def taken(self) -> tuple[str, ...]:
         """What the output must not touch."""
-        return (*inputs(self.support.source), *self.edges.folders)
+        shared = inputs(self.shared) if self.shared is not None else ()
+        return (*inputs(self.support.source), *self.edges.folders, *shared)
 
     def settled(self, folder: Store, added: Sequence[str]) -> "Asked":
         """The same with data that tasks can read."""
         rows = settled(self.support.source.without(added), folder)
-        return replace(self, support=replace(self.support, source=rows), edges=self.edges.settled(folder))
+        shared = None if self.shared is None else self.shared.spill(folder.child(f"{OURS}/shared"))
+        support, edges = replace(self.support, source=rows), self.edges.settled(folder)
+        return replace(self, support=support, edges=edges, shared=shared)
 
 
 def requested(
-    method: CoupledMethod | str | Mapping[str, Any],
+    method: CoupledMethod | FedRelax | str | Mapping[str, Any],
     support: Dataset,
     edges: Any,
     ends: Sequence[str] | None = None,
     bad: str = "raise",
+    shared: Any = None,
 ) -> Asked:
     """What `couple` runs and `plan` describes, checked."""
-    chosen, rows = coupled_method(method), checked(support)
+    chosen, rows = method if isinstance(method, FedRelax) else coupled_method(method), checked(support)
     Options(bad=bad)
     roles, schema = rows.roles, rows.source.schema
     if roles.id is None:
@@ -168,7 +176,27 @@ def requested(
         given = "features, a map, an offset, or another metric"
         raise UsageError("features as the key, with metric 'l2' and no map or offset", given, "Leave it out.")
     named = NamedEdges.of(edges, ends, schema.field(roles.id).type)
-    return Asked(chosen, rows, named, bad)
+    if not isinstance(chosen, FedRelax):
+        return Asked(chosen, rows, named, bad)
+    common = None if shared is None else source(shared)
+    if common is None or not common.rows or chosen.refit.model.classifies:
+        given = "a classifier" if chosen.refit.model.classifies else "no shared rows"
+        raise UsageError(
+            "an estimator of numbers, and shared rows", given, "Call it in memory, or give some."
+        )
+    common.check([name for name, _ in roles.key])
+    return Asked(chosen, rows, named, bad, common)
+
+
+def job_of(
+    folder: Store, asked: Asked, started: float, resources: Resources | None, notes: tuple[str, ...]
+) -> "CoupleJob | RelaxJob":
+    """The job of what is asked."""
+    passes = Passes(folder, asked.support, asked.bad, resources)
+    if isinstance(asked.method, FedRelax):
+        assert asked.shared is not None
+        return RelaxJob(folder, asked.method, passes, asked.edges, asked.shared, started, notes)
+    return CoupleJob(folder, asked.method, passes, asked.edges, started, notes)
 
 
 @dataclass(frozen=True)
@@ -176,25 +204,11 @@ class CoupleJob:
     """The job of `couple`."""
 
     folder: Store
-    asked: Asked
+    method: CoupledMethod
+    passes: Passes
+    edges: NamedEdges
     started: float
-    resources: Resources | None = None
     notes: tuple[str, ...] = ()
-
-    @cached_property
-    def spans(self) -> dict[str, tuple[int, int]]:
-        """The tasks over rows, by name."""
-        source = self.asked.support.source
-        size = row_bytes(source.schema, self.asked.support.roles.columns)
-        spans = source.partitions(rows_per_task(source.rows, size))
-        return {f"part-{number:05}": (span.start, span.stop) for number, span in enumerate(spans)}
-
-    @cached_property
-    def encoding(self) -> Encoding:
-        """Of the features, from all profiles together; only once they are complete."""
-        texts = each_file(self.folder, [_profile(name) for name in self.spans])
-        profiles = reduce(Profiles.merge, (profiles_of(name, text) for name, text in texts))
-        return Fitted.of(profiles.settled(), self.asked.support.roles, self.asked.bad).recipe.key
 
     def is_lost(self, records: Records) -> bool:
         """Whether something is missing that was made of files that are gone."""
@@ -206,11 +220,8 @@ class CoupleJob:
         """Profile, gather and couple as often as is needed, and the table."""
         if records.get(NODES):
             return None
-        outputs = [(passed(PROFILE, name), _profile(name)) for name in self.spans]
-        profile = ProfileRows(self.asked.support, 1, 0)
-        first = self._over_rows(PROFILE, profile, Extent.of(self.asked.support).profile, outputs)
-        if remaining(first, records):
-            return first
+        if remaining(self.passes.profile, records):
+            return self.passes.profile
         number = self._step(records)
         if number and self._ends(records, number - 1):
             return self._nodes(records, number - 1)
@@ -225,10 +236,6 @@ class CoupleJob:
             records[step_name(COUPLE, last)][COUPLE[:-1]].data,
             records[step_name(GATHER, last)].values(),
         )
-        method, roles = self.asked.method, self.asked.support.roles
-        assert roles.id is not None
-        node = str(self.asked.support.source.schema.field(roles.id).type)
-        Stored(self.encoding, roles.id, node, roles.target[0], method.spec).write(self.folder)
         report = CoupleReport(
             out=self.folder.uri,
             rows=sum(record.rows for record in rows),
@@ -265,11 +272,10 @@ class CoupleJob:
 
     def _gather(self, number: int) -> Stage:
         before = passed(step_name(COUPLE, number - 1), "fit") if number else None
-        function = GatherRows(self.asked.support, self.encoding, self.asked.method, before)
-        files, width = [(name,) for name in self._files(number)], self.encoding.width
-        return self._over_rows(
-            step_name(GATHER, number), function, lambda rows: gather_cost(rows, width), files
-        )
+        function = GatherRows(self.passes.support, self.passes.encoding, self.method, before)
+        stage, width = step_name(GATHER, number), self.passes.encoding.width
+        files = [(name,) for name in self.passes.files(stage)]
+        return self.passes.stage(stage, function, lambda rows: gather_cost(rows, width), files)
 
     def _couple(self, records: Records, number: int) -> Stage:
         before = passed(step_name(COUPLE, number - 1), "fit") if number else None
@@ -278,10 +284,9 @@ class CoupleJob:
         return self._one(step_name(COUPLE, number), COUPLE[:-1], output, function, records, number)
 
     def _nodes(self, records: Records, number: int) -> Stage:
-        node = self.asked.support.roles.id
-        assert node is not None
         fit = passed(step_name(COUPLE, number), "fit")
-        function = WriteNodes(self._all(number), fit, self.encoding, node)
+        stored = Stored.of(self.passes.encoding, self.passes.support, self.method.spec)
+        function = WriteNodes(self._all(number), fit, stored)
         return self._one(NODES, NODES, TABLE, function, records, number)
 
     def _one(
@@ -289,36 +294,14 @@ class CoupleJob:
     ) -> Stage:
         """A stage of one task over all nodes."""
         nodes = sum(record.data["nodes"] for record in records[step_name(GATHER, number)].values())
-        cost = couple_cost(nodes, self.encoding.width, self.asked.edges.source.rows)
+        cost = couple_cost(nodes, self.passes.encoding.width, self.edges.source.rows)
         tasks = (Task(task, (output,), (number,), nodes),)
-        return Stage(stage, tasks, function, holding(self.resources, cost.memory), cost.formula)
-
-    def _over_rows(
-        self,
-        stage: str,
-        function: Function,
-        cost: Callable[[int], Estimate],
-        outputs: Sequence[tuple[str, ...]],
-    ) -> Stage:
-        """A task for each partition."""
-        tasks = [
-            Task(name, names, span, span[1] - span[0])
-            for (name, span), names in zip(self.spans.items(), outputs, strict=True)
-        ]
-        most = cost(max(task.rows for task in tasks))
-        return Stage(stage, tuple(tasks), function, holding(self.resources, most.memory), most.formula)
+        return Stage(stage, tasks, function, holding(self.passes.resources, cost.memory), cost.formula)
 
     def _all(self, number: int) -> Nodes:
-        return Nodes(self.asked.method, self.asked.edges, self._files(number))
-
-    def _files(self, number: int) -> tuple[str, ...]:
-        return tuple(passed(step_name(GATHER, number), name) for name in self.spans)
+        return Nodes(self.method, self.edges, self.passes.files(step_name(GATHER, number)))
 
 
 def step_name(stage: str, number: int) -> str:
     """The name of a stage of a step."""
     return f"{stage}{number:05}"
-
-
-def _profile(part: str) -> str:
-    return f"passing/{PROFILE}/{part}.json"

@@ -20,6 +20,7 @@ from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.asking.ask import spans_of
+from locdist.jobs.asking.spread import spread
 from locdist.jobs.asking.tally import added
 from locdist.jobs.passing import Records, forget_bare, passed, sweep
 from locdist.jobs.request import inputs, is_whole, settled, snapshot
@@ -29,6 +30,7 @@ from locdist.jobs.series.tasks import (
     CUT,
     FIND,
     FORECAST,
+    SPAN_ROWS,
     CutSpans,
     FindRuns,
     ForecastSpan,
@@ -104,7 +106,8 @@ def forecast(
     if out is None:
         table = pa.concat_tables([_empty(asked), *asked.source.read(columns=asked.columns.names)])
         found = gathered(table, asked.columns)
-        return told(asked.columns, asked.source.schema, found, follow(chosen.loop, found, count))
+        (path,) = spread(lambda each: follow(chosen.loop, each, count), [found])
+        return told(asked.columns, asked.source.schema, found, path)
     folder, started, runner = Store.at(out), clock.monotonic(), executor or Local()
     with claimed(folder, asked.manifest, inputs(asked.source), overwrite) as claim, runner.kept():
         rows = settled(asked.source.without(claim.added), folder)
@@ -192,7 +195,7 @@ class ForecastJob:
         if remaining(stage, records):
             return stage
         files = tuple(name for task in tasks for name in task.outputs)
-        return Stage(CUT, (Task(CUT, (), (rows,), rows),), CutSpans(rows, files), resources)
+        return Stage(CUT, (Task(CUT, (), (rows,), rows),), CutSpans(rows, files, SPAN_ROWS), resources)
 
     def finish(self, records: Records) -> ForecastReport:
         """Write the report, and remove what only the job needed."""
@@ -234,8 +237,8 @@ def matrix(series: ArrayLike | Tensor) -> Tensor:
 def _of_arrays(method: SeriesMethod, series: Any, steps: int, out: object, time: object, id: object) -> Path:
     if isinstance(series, str | Place | Mapping | pa.Table) or not (out is time is id is None):
         raise UsageError("the column of the values", "none", "Name it, as the target.")
-    found, one = followed(method.loop, matrix(series), steps), np.ndim(series) == 1
-    return Path(found.values[0], found.status[0]) if one else found
+    (found,) = spread(lambda values: followed(method.loop, values, steps), [matrix(series)])
+    return Path(found.values[0], found.status[0]) if np.ndim(series) == 1 else found
 
 
 def _empty(asked: Asked) -> pa.Table:

@@ -111,9 +111,11 @@ def predict(
     keep : str or list of str, optional
         Columns of the queries that go to the output, "*" for all of them. By default the user's id column;
         where the queries have none, each row's file and number in it.
-    extras : list of {"spread", "interval", "effective", "coefficients", "parameters"}
-        More columns: standard error of the prediction, effective number of neighbors, local coefficients in
-        the user's units (the value at the query first) as one list, or each as a column "parameter_NAME".
+    extras : list of {"spread", "interval", "effective", "neglected", "coefficients", "parameters"}
+        More columns: standard error of the prediction, effective number of neighbors, an upper bound of the
+        share of the kernel's mass beyond the k neighbors (of kernels with a bandwidth of their own; from a
+        sample of the rows, and wrong once in a million queries), local coefficients in the user's units (the
+        value at the query first) as one list, or each as a column "parameter_NAME".
         With a method from `tune` also "interval", columns "lower" and "upper" that hold nine in ten new
         targets, or "interval=0.8", "lower_0.8" and "upper_0.8".
     explain : int

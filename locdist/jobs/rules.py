@@ -19,6 +19,7 @@ from locdist.data.source import source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.execute.events import Listener, Tried
+from locdist.jobs.asking.spread import pool
 from locdist.jobs.drawn import Drawn, drawn
 from locdist.jobs.request import is_number, is_whole
 from locdist.jobs.telling.rules import LearnedRules, check_place
@@ -195,12 +196,12 @@ def learn_rules(
         )
     bench = Bench(fuzzy_inference(membership, tnorm, order), rows, seed)
     trials = list[Trial]()
-    for options in candidates:
-        trials.append(bench.tried(options))
-        if listener is not None:
-            last = trials[-1]
-            listener(Tried(last.told, last.error, len(trials), len(candidates), last.seconds))
-    found = bench.found(trials, support.roles.target[0])
+    with pool() as threads:
+        for last in threads.map(bench.tried, candidates):
+            trials.append(last)
+            if listener is not None:
+                listener(Tried(last.told, last.error, len(trials), len(candidates), last.seconds))
+        found = threads.submit(bench.found, trials, support.roles.target[0]).result()
     if out is not None:
         found.write(out)
     return found

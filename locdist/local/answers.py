@@ -11,7 +11,8 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-WANTS = frozenset({"effective", "spread", "coefficients", "neighbors"})
+WANTS = frozenset({"effective", "spread", "coefficients", "neighbors"})  # of models
+NEGLECTED = "neglected"  # of layers
 
 
 class Status(enum.IntEnum):
@@ -57,6 +58,8 @@ class Answers:
     weights, smoother : Tensor [q, k] float64, optional
         The normalized weights w, and the rows s of the smoother with value = sum_j s_j y_j; of models that
         are no linear smoothers those of the linear one inside, else the weights.
+    neglected : Tensor [q] float64, optional
+        Upper bound of the share of the kernel's mass that the neighbors leave out.
     """
 
     values: Tensor
@@ -69,6 +72,7 @@ class Answers:
     distances: Tensor | None = None
     weights: Tensor | None = None
     smoother: Tensor | None = None
+    neglected: Tensor | None = None
 
     @staticmethod
     def concatenate(parts: Sequence["Answers"]) -> "Answers":

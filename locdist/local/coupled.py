@@ -65,7 +65,7 @@ class Coupling(ABC):
 
     @abstractmethod
     def cost(self, network: Network, models: Tensor) -> float:
-        """Strength sum A_ij phi(w_i - w_j)."""
+        """What all differences cost: strength sum A_ij phi(w_i - w_j)."""
 
     def objective(self, network: Network, models: Tensor) -> float:
         """What is minimised."""
@@ -77,7 +77,7 @@ class Coupling(ABC):
 
     @abstractmethod
     def advance(self, network: Network, state: State, tolerance: float, most: int) -> State:
-        """The state some rounds later, at most `most`."""
+        """The state some rounds later, at least one and at most `most`."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,8 @@ class Squared(Coupling):
         models = state.models + step
         residual = float((losses.pull - bent(models)).norm())
         residual = residual / whole if residual > rounding else 0.0
-        return replace(state, models=models, rounds=state.rounds + rounds, gap=0.0, residual=residual)
+        rounds = state.rounds + max(1, rounds)
+        return replace(state, models=models, rounds=rounds, gap=0.0, residual=residual)
 
 
 @dataclass(frozen=True)
@@ -141,8 +142,8 @@ class Norm(Coupling):
                 break
             step, took = stretched.step(models, slope, most - rounds)
             models, rounds = stretched.downhill(models, step, slope), rounds + took
-        after = replace(state, models=models, flows=stretched.flow(models), rounds=state.rounds + rounds)
-        after = self._told(network, after)
+        flows, rounds = stretched.flow(models), state.rounds + max(1, rounds)
+        after = self._told(network, replace(state, models=models, flows=flows, rounds=rounds))
         return replace(after, scale=GROWTH * state.scale if after.gap > tolerance else state.scale)
 
     def _told(self, network: Network, state: State) -> State:
@@ -194,11 +195,7 @@ class Rounds:
         state = self.coupling.begin(network) if begun is None else begun
         yield state
         while not self.rests(state) and state.rounds < self.most:
-            after = self.coupling.advance(network, state, self.tolerance, self.most - state.rounds)
-            if after.rounds == state.rounds:
-                yield after  # the certificate that was not known yet
-                return
-            state = after
+            state = self.coupling.advance(network, state, self.tolerance, self.most - state.rounds)
             yield state
 
     def __call__(

@@ -8,6 +8,7 @@ memberships as weights. So a rule base is a local model, and its rules are read 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import ClassVar
 
 import torch
@@ -51,8 +52,7 @@ class Form:
 
 
 def _relative(away: Tensor, size: Tensor) -> Tensor:
-    # of a set without any width only the centre is a member
-    return torch.where(away == 0, 0.0, away / torch.where(away == 0, 1.0, size))
+    return away / size.clamp(min=_TINY)  # of a set without any width only the centre is a member
 
 
 def _gaussian(away: Tensor, parts: Tensor) -> Tensor:
@@ -180,17 +180,22 @@ class Membership(Kernel):
         assert hood.keys is not None
         assert hood.shapes is not None
         shapes = hood.shapes[:, :, : self.parts(hood.keys.shape[2], hood.shapes.shape[2])].double()
-        if ((shapes < 0) & ~hood.absent[:, :, None]).any():
+        negative = shapes < 0
+        if negative.any() and (negative & ~hood.absent[:, :, None]).any():
             raise DataError("sizes of 0 or more of all memberships", "a negative one", "Repair the rules.")
-        return self.logs(hood.queries.double()[:, None] - hood.keys.double(), shapes)
+        return self.logs(hood.queries.double(), hood.keys, shapes)
 
-    def logs(self, away: Tensor, shapes: Tensor) -> Tensor:
-        """Logarithms of memberships [q, n] of queries less prototypes [q, n, d], given sizes [.., n, c]."""
-        forms = self.each(away.shape[-1])
-        parts = torch.split(shapes, [len(one.parts) for one in forms], -1)
-        each = zip(forms, away.unbind(-1), parts, strict=True)
-        columns = torch.stack([one.log(column, part) for one, column, part in each])
-        return columns.sum(0) if self.tnorm == "product" else columns.amin(0)
+    def logs(self, queries: Tensor, centers: Tensor, sizes: Tensor) -> Tensor:
+        """Logarithms of the memberships [q, n] of queries [q, d] in rules of centres [.., n, d] and sizes
+        [.., n, c].
+        """
+        forms = self.each(centers.shape[-1])
+        parts = torch.split(sizes, [len(one.parts) for one in forms], -1)
+        each = (
+            one.log(queries[:, column, None] - centers[..., column], part)
+            for column, (one, part) in enumerate(zip(forms, parts, strict=True))
+        )
+        return reduce(torch.add if self.tnorm == "product" else torch.minimum, each)
 
     def parts(self, width: int, known: int) -> int:
         """How many numbers of each rule are sizes; UsageError where fewer are known."""

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
-from locdist.local.answers import WANTS, Answers, Status
+from locdist.local.answers import NEGLECTED, WANTS, Answers, Status
 from locdist.local.kernels import DotProduct, Kernel, weigh
 from locdist.local.models import LocalModel
 from locdist.local.moments import Asked, Batch, sums
+from locdist.local.neglected import neglected, sample_of
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.summed import is_summable, names, summed, targeted, terms_of
 
@@ -163,7 +164,7 @@ class Layer:
         bad : Tensor [q] bool, optional
             Queries known to be bad. Those that are not finite are bad too; they get the status BAD_QUERY.
         want : frozenset of str
-            Of "effective", "spread", "coefficients", "neighbors".
+            Of "effective", "spread", "coefficients", "neighbors", "neglected".
         device : str
             The torch device on which the models are solved; the search and the answers stay where the queries
             are.
@@ -216,12 +217,19 @@ class Layer:
         if "density" in self.model.needs:
             here = Neighborhood(found.peak[:, None], torch.zeros_like(found.peak[:, None]), asked.queries)
             found = replace(found, volume=self.kernel.log_volume(here))
-        return self._supported(summed(self.model, found, want), found.peak).to("cpu")
+        answers = self._supported(summed(self.model, found, want), found.peak).to("cpu")
+        nothing = torch.zeros_like(answers.values[:, 0]) if NEGLECTED in want else None
+        return replace(answers, neglected=nothing)
 
     def _tile(self, index: Index, tile: Neighborhood, want: frozenset[str], device: str) -> Answers:
         wide, home = self.needs - _NARROW, str(tile.ids.device)
         tile = index.gather(tile, wide) if wide else tile
-        return self.solve(tile.to(device), want).to(home)
+        answers = self.solve(tile.to(device), want).to(home)
+        if NEGLECTED not in want:
+            return answers
+        return replace(
+            answers, neglected=neglected(self.kernel, tile, sample_of(index, self.kernel), index.metric)
+        )
 
 
 def _check_everything(kernel: Kernel, model: LocalModel) -> None:
@@ -287,5 +295,6 @@ def _check(
     if len(lengths) > 1:
         expected = "as many features, own, bad and offsets as queries"
         raise UsageError(expected, f"{sorted(lengths)} rows", "Align them.")
-    if want - WANTS:
-        raise UsageError(f"want of {sorted(WANTS)}", repr(sorted(want - WANTS)), "Correct the name.")
+    known = WANTS | {NEGLECTED}
+    if want - known:
+        raise UsageError(f"want of {sorted(known)}", repr(sorted(want - known)), "Correct the name.")

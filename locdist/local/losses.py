@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from locdist.errors import UsageError
+from locdist.errors import DataError, UsageError
 from locdist.local.families import Family
 from locdist.local.graph import Edges, Graph
 
@@ -151,6 +151,10 @@ class Losses:
     @cached_property
     def spectrum(self) -> tuple[Tensor, Tensor]:
         """Eigenvalues [n, m], 0 where they are rounding, and eigenvectors [n, m, m] of each Q."""
+        if not (self.curve.isfinite().all() and self.pull.isfinite().all()):
+            raise DataError(
+                "sums of squares that are finite", "infinite ones", "Change the unit of a feature."
+            )
         size, axes = torch.linalg.eigh(self.curve)
         rounding = size.amax(1, keepdim=True) * size.shape[1] * torch.finfo(size.dtype).eps * 8
         return torch.where(size > rounding, size, 0.0), axes

@@ -92,7 +92,7 @@ class Batch:
             self.rows.expand(shape),
             queries=asked.queries,
             keys=self.keys.expand(*shape, -1),
-            shapes=None if self.shapes is None else self.shapes.expand(*shape, -1),
+            shapes=None if self.shapes is None else self.shapes[None],
         )
         return hood, missing
 

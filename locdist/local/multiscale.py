@@ -23,6 +23,7 @@ from locdist.local.neighborhood import Neighborhood
 from locdist.local.select import INFORMATION, Judged, golden, score
 from locdist.local.solve import WEAK, factored
 
+_NOTHING = 1e-24  # of its mean square: a term that is smaller around a site is 0 there
 FEWEST = 40  # neighbors where a search begins, and two for each term, as in software of GWR
 
 
@@ -88,12 +89,15 @@ def regress(sites: Sites, kernel: Kernel, targets: Tensor, places: Tensor | None
     """
     at, terms = sites.keys if places is None else places, sites.terms
     pairs = (terms[:, :, None] * terms[:, None]).flatten(1)
+    size = terms.square().mean(0)
     products = torch.cat([pairs, (terms[:, :, None] * targets[:, None]).flatten(1)], 1)
     parts = []
     for start in range(0, len(at), TILE):
         weights = log_weights(kernel, sites.around(at[start : start + TILE])).exp_()
         sums, c = weights @ products, terms.shape[1]
         matrix, right = sums[:, : c * c].reshape(-1, c, c), sums[:, c * c :].reshape(len(sums), c, -1)
+        gone = matrix.diagonal(dim1=1, dim2=2) <= _NOTHING * weights.sum(1, keepdim=True) * size
+        matrix = matrix.masked_fill(gone[:, :, None] | gone[:, None], 0.0)
         here = terms[start : start + TILE, :, None] if places is None else right[:, :, :0]
         solved, weak = _solved(matrix, torch.cat([right, here], 2))
         leverage = torch.zeros_like(matrix[:, 0, 0])
@@ -186,7 +190,7 @@ class Backfitting:
         (first, *sweeps), fitting = state.history, _Fitting(self, sites)
         _, parts, error = fitting.together(unit, first[0])
         for widths in sweeps:
-            slopes, parts, error, _ = fitting.sweep(parts, error, lambda number, _: widths[number])  # noqa: B023
+            slopes, parts, error, _ = fitting.sweep(parts, error, _known(widths))
         return slopes, parts
 
     def values(self, sites: Sites, state: "State", places: Tensor) -> Tensor:
@@ -317,6 +321,12 @@ class _Fitting:
         )
 
 
+def _known(widths: tuple[float, ...]) -> Callable[[int, Tensor], float]:
+    """Bandwidths that nobody searches."""
+    return lambda number, _: widths[number]
+
+
 def _narrowest(terms: int, rows: int) -> float:
     """Neighbors where a search over some terms begins."""
-    return float(min(FEWEST + 2 * terms, max(terms + 1, rows // 2)))
+    usual = FEWEST + 2 * terms
+    return float(usual if usual < rows else max(terms + 1, rows // 2))

@@ -43,7 +43,8 @@ class Neighborhood:
     reach : Tensor [q, k], optional
         Squared distance of each neighbor to its own nearest row of some rank.
     shapes : Tensor [q, k, c], optional
-        Numbers of each neighbor for its own kernel and model: widths of memberships, slopes of consequents.
+        Numbers of each neighbor for its own kernel and model: widths of memberships, slopes of consequents;
+        [1, n, c] where all rows are everybody's neighbors.
     offsets : Tensor [q, k], optional
         What is added to the linear predictor of the support rows.
     query_offsets : Tensor [q], optional

@@ -37,7 +37,7 @@ class Links:
         counts; an edge from a node to itself does not.
         """
         if len(graph) != graph.nodes or not (graph.weights >= 0).all():
-            given = f"{len(graph)} rows, {graph.nodes} nodes, weights from {graph.weights.min():g}"
+            given = f"{len(graph)} rows, {graph.nodes} nodes, or a weight below 0"
             raise UsageError("a graph whose weights are 0 or more", given, "Leave such edges out.")
         both = graph.symmetrized("union")
         once = (both.heads < both.ends) & (both.weights > 0)

@@ -163,11 +163,12 @@ class Fit:
 
     def terms(self, rows: Tensor, premise: Premise) -> Tensor:
         """What the answers at rows are linear in [n, r (1 + d)]: shares of the rules, and times x - c."""
-        away = rows[:, None] - premise.centers
-        logs = self.membership.logs(away, premise.sizes)
+        logs = self.membership.logs(rows, premise.centers, premise.sizes)
         raw = (logs - logs.detach().amax(1, keepdim=True).clamp(min=LOWEST)).exp()
         shares = (raw / raw.sum(1, keepdim=True).clamp(min=1))[:, :, None]
-        return (shares if self.order == 0 else torch.cat([shares, shares * away], 2)).flatten(1)
+        if self.order == 0:
+            return shares[:, :, 0]
+        return torch.cat([shares, shares * (rows[:, None] - premise.centers)], 2).flatten(1)
 
     @torch.no_grad()
     def consequents(self, premise: Premise) -> Tensor:

@@ -224,7 +224,7 @@ def _charged(mean: Tensor, trace: Tensor, criterion: str, n: int, likelihood: bo
     if likelihood:
         return twice + 2 * trace + 2 * trace * (trace + 1) / (n - trace - 1)
     free = n - trace - 2
-    return twice + 2 * n * parameters / free if free > 0 else mean + torch.inf
+    return twice + 2 * n * parameters / free if free > 0 else twice + trace * torch.inf
 
 
 def golden(

@@ -1,5 +1,6 @@
 """Estimators of many owners that learn from each other by what they say of shared rows."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from locdist.local.estimated import Estimated
 from locdist.local.graph import Graph
 from locdist.local.losses import Array, Rows, double
 from locdist.local.network import Links
+from locdist.local.parametric import Named
 from locdist.local.relaxed import Relaxed, heard, statuses
 
 
@@ -22,6 +24,14 @@ class FedRelax:
     refit: Relaxed
     tolerance: float
     rounds: int
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was chosen, in words; code is made of it by nobody."""
+        model = self.refit.model
+        kind = model.kind.path if isinstance(model.kind, Named) else model.kind
+        told = {"name": "fed-relax", "model": kind, "with": dict(model.choices)}
+        return told | {"strength": self.refit.strength, "tolerance": self.tolerance, "rounds": self.rounds}
 
     def __call__(
         self,
@@ -66,7 +76,7 @@ class FedRelax:
                 for mine, others, each in zip(own, told, weight.tolist(), strict=True)
             ]
             after = torch.stack([self.refit.ask(one, common, width) for one in fitted])
-            change, said, number = _change(said, after), after, number + 1
+            change, said, number = largest_change(said, after), after, number + 1
         status = statuses(torch.tensor([len(mine.nodes) for mine in own]), said, change <= self.tolerance)
         return NodeEstimators(self.refit, tuple(fitted), status, said, number - 1, change)
 
@@ -78,7 +88,7 @@ class NodeEstimators:
     Attributes
     ----------
     refit : Relaxed
-    fitted : tuple
+    fitted : sequence
         One for each node; None where there is none.
     status : Tensor [n] int8
     said : Tensor [n, s, p]
@@ -89,7 +99,7 @@ class NodeEstimators:
     """
 
     refit: Relaxed
-    fitted: tuple[Any, ...]
+    fitted: Sequence[Any]
     status: Tensor
     said: Tensor
     rounds: int
@@ -140,7 +150,7 @@ def fed_relax(estimator: Any, strength: float = 1.0, tolerance: float = 1e-6, ro
     return FedRelax(Relaxed(Estimated.of(estimator), strength), tolerance, rounds)
 
 
-def _change(before: Tensor, after: Tensor) -> float:
+def largest_change(before: Tensor, after: Tensor) -> float:
     """Of two tensors; infinite where one is nan and the other is not."""
     apart = torch.where(before.isnan() & after.isnan(), 0.0, (after - before).abs())
     return float(apart.nan_to_num(torch.inf).amax()) if apart.numel() else 0.0

@@ -297,10 +297,8 @@ def _couple(file: File, asked: Couple, inputs: Inputs) -> Call:
 
 
 def _apply(file: File, asked: Apply, inputs: Inputs) -> Call:
-    steps = [
-        rows.step for rows in (asked.models, asked.queries) if rows is not None and rows.step is not None
-    ]
-    reads = tuple((step, outs(file)[step], REPORT) for step in steps)
+    steps = [rows.step for rows in (asked.models, asked.queries) if rows is not None]
+    reads = tuple((step, outs(file)[step], REPORT) for step in steps if step is not None)
     return JobCall(
         asked.name, "apply", asked.out, reads, apply, plan_apply,
         lambda: (inputs.place(asked.models), inputs.rows(asked.queries), asked.out), _chosen(asked, "limit"),

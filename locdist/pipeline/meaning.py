@@ -82,9 +82,7 @@ def _references(file: File) -> Iterator[Mistake]:
                 yield Mistake(("steps", number, step.verb, *path), wanted, repr(name), remedy)
 
 
-def _named(
-    content: Predict | Neighbors | Own | Label | Forecast | Apply | Evaluate,
-) -> Iterator[tuple[Path, str]]:
+def _named(content: _WRITING | Evaluate) -> Iterator[tuple[Path, str]]:
     """The step that a step names, and where."""
     if isinstance(content, Evaluate):
         if content.step is not None:

@@ -63,15 +63,16 @@ Layered = Annotated[str | dict[str, Any], AfterValidator(_layered)]
 Labeling = Annotated[str | dict[str, Any], AfterValidator(_labeling)]
 Embedding = Annotated[str | dict[str, Any], AfterValidator(_embedding)]
 Extra = (
-    Literal["spread", "interval", "effective", "coefficients", "parameters", "listwise"]
+    Literal["spread", "interval", "effective", "neglected", "coefficients", "parameters", "listwise"]
     | Annotated[str, Field(pattern=r"^interval=0?\.\d+$")]
 )
 Extras = Annotated[
     tuple[Extra, ...],
     Field(
         strict=False,
-        description="More columns: standard error of the prediction, effective number of neighbors, local "
-        "coefficients in the units of the data (the value at the query first) as a list, or a column each.",
+        description="More columns: standard error of the prediction, effective number of neighbors, a bound "
+        "of the kernel's mass beyond them, local coefficients in the units of the data (the value at the "
+        "query first) as a list, or a column each.",
     ),
 ]
 Explain = Annotated[

@@ -118,6 +118,7 @@ class Solve:
         """Bytes of one query's answer in memory."""
         extra = {
             "effective": 8,
+            "neglected": 8,
             "spread": 8 * self.p,
             "coefficients": 16 * (1 + self.m) * self.p,
             "neighbors": NEIGHBOR * self.k,

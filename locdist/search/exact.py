@@ -22,6 +22,7 @@ import locdist.search.forks  # noqa: F401 - what children of this process may do
 from locdist.data.columns import directions
 from locdist.errors import DataError, UsageError
 from locdist.local.moments import Batch
+from locdist.local.neglected import Sample
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.local.sphere import arcs, points
 from locdist.search.pairs import distances
@@ -247,19 +248,25 @@ class Exact:
         asked = torch.from_numpy(_unit(queries.numpy())) if self.metric == "cosine" else queries
         finite = torch.isfinite(asked).all(dim=1)
         hood = exact_neighbors(
-            self.rows, asked.where(finite[:, None], 0), k + (own is not None), self.metric, self.center
+            self.rows,
+            asked if finite.all() else asked.where(finite[:, None], 0),
+            k + (own is not None),
+            self.metric,
+            self.center,
         )
-        hood = dataclasses.replace(
-            hood,
-            distances=hood.distances.where(finite[:, None], torch.inf),
-            ids=hood.ids.where(finite[:, None], -1),
-        )
+        if not finite.all():
+            hood.distances[~finite], hood.ids[~finite] = torch.inf, -1
         hood = hood if own is None else hood.without(own).nearest(k)
         return dataclasses.replace(hood, queries=asked, order=torch.arange(len(queries)))
 
     def batches(self, needs: frozenset[str]) -> Iterator[Batch]:
         """All rows, with the columns that `needs` names."""
         return self.rows.batches(needs)
+
+    @property
+    def sample(self) -> Sample:
+        """Some rows, always the same ones."""
+        return self.rows.sample
 
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The neighborhood with the columns that `needs` names."""

@@ -26,6 +26,7 @@ from locdist.data.encoding import Encoding
 from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.local.moments import Batch
+from locdist.local.neglected import Sample
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.search.exact import exact_neighbors
 from locdist.search.files import OpenFiles, opened
@@ -144,6 +145,11 @@ class Generation:
     def batches(self, needs: frozenset[str]) -> Iterator[Batch]:
         """All rows, with the columns that `needs` names."""
         return self._files.rows.batches(needs)
+
+    @property
+    def sample(self) -> Sample:
+        """Some rows, always the same ones."""
+        return self._files.rows.sample
 
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """The neighborhood with the columns that `needs` names."""

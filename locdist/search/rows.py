@@ -17,6 +17,7 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.moments import Batch
+from locdist.local.neglected import DRAWN, Sample
 from locdist.local.neighborhood import Neighborhood
 from locdist.search.boxes import MANY, ROWS, WIDE, Boxes
 from locdist.search.pairs import distances
@@ -80,13 +81,19 @@ class Rows:
         """Values of `column` for `ids` [q, k] as [q, k, ...]; a missing id (−1) reads some row, which its
         weight of zero hides.
         """
-        wanted = np.maximum(ids.numpy().reshape(-1), 0)
-        first, last = self._span(wanted)
-        if first == last:
-            values = np.take(self.shards[first][column], wanted - self.starts[first], axis=0)
+        asked = ids.numpy().reshape(-1)
+        if len(self.shards) == 1:
+            values: NDArray[Any] = np.take(self.shards[0][column], asked, axis=0, mode="clip")
         else:
-            values = self._collect(column, wanted)
+            values = self._taken(column, np.maximum(asked, 0))
         return torch.from_numpy(values.reshape(*ids.shape, *values.shape[1:]))
+
+    def _taken(self, column: str, wanted: NDArray[np.int64]) -> NDArray[Any]:
+        first, last = self._span(wanted)
+        if first < last:
+            return self._collect(column, wanted)
+        found: NDArray[Any] = np.take(self.shards[first][column], wanted - self.starts[first], axis=0)
+        return found
 
     def of_source(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         """The ids [s] of rows [start, stop) of the source, as far as they are stored, and these [s], in
@@ -201,6 +208,16 @@ class Rows:
                 targets = torch.nn.functional.one_hot(shard["label"][:, 0].long(), self.classes).double()
             more = shard.get("weight"), shard.get("shape") if "shapes" in needs else None
             yield Batch(shard["row"].long(), shard["key"], shard.get("feature"), targets, *more)
+
+    @functools.cached_property
+    def sample(self) -> Sample:
+        """Some rows, always the same ones."""
+        total = len(self)
+        chosen = np.random.default_rng(0).choice(total, min(DRAWN, total), replace=False)
+        ids = torch.from_numpy(np.sort(chosen))
+        weights = self.take("weight", ids) if "weight" in self.shards[0] else None
+        rows = Batch(self.take("row", ids).long(), self.take("key", ids), row_weights=weights)
+        return Sample(ids, rows, total)
 
     def blocks(self) -> Iterator[tuple[int, NDArray[Any]]]:
         """(id of the first row, keys [b, d]) over all shards, about 64 MiB of single precision at a time."""

@@ -7,7 +7,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeRegressor
 
 import locdist as ld
-from locdist.errors import UsageError
+from locdist.errors import DataError, UsageError
 from locdist.local.answers import Status
 from locdist.local.charts import certainty
 from locdist.methods.coupled import coupled_method
@@ -247,6 +247,8 @@ def test_what_does_not_fit_is_refused():
             ld.gtvmin()(*given)
     with pytest.raises(UsageError, match="targets that logistic"):
         ld.gtvmin(family="logistic")(GRAPH, OWNERS, FEATURES, TARGETS)
+    with pytest.raises(DataError, match="unit of a feature"):
+        ld.gtvmin()(GRAPH, OWNERS, FEATURES * 1e200, TARGETS)
     with pytest.raises(UsageError, match="squared"):
         ld.gtvmin(coupling="squard")
     with pytest.raises(UsageError, match="strength"):

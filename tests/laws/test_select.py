@@ -14,7 +14,7 @@ from locdist.local.kernels import kernel
 from locdist.local.layer import Layer
 from locdist.local.models import Linear
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.select import Judged, judge
+from locdist.local.select import Judged, judge, score
 from locdist.local.sweep import POLYNOMIALS, WORTH, judge_all, kind_of
 
 N, K = 300, 80
@@ -127,3 +127,10 @@ def test_choices_of_both_kinds_are_compared():
     found = ld.select(["gwr", ld.local_linear(40)], INDEXES["plain"], criterion="aicc", sample=N)
     assert {trial.method.name for trial in found.trials} == {"gwr", "local-linear"}
     assert replace(found, trials=found.trials[:1]).best == found.trials[0].method
+
+
+@pytest.mark.parametrize("criterion", ["aicc", "aic", "bic", "gcv"])
+def test_a_criterion_has_a_value_where_parameters_leave_no_freedom(criterion: str):
+    squares, leverage = torch.full((20,), 0.5).double(), torch.full((20,), 0.95).double()
+    found = score(Judged(squares, leverage, leverage), squares, criterion, 20, False).value
+    assert found == float("inf") if criterion == "aicc" else np.isfinite(found)

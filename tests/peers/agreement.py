@@ -535,6 +535,20 @@ ROWS: tuple[Row, ...] = (
         layers.lazy_map,
     ),
     Row(
+        "mgwr",
+        "any, each with its bandwidth × single terms",
+        "Σ_m x_m b_m(place), by backfitting",
+        "NumPy, the same sweeps with dense smoothers",
+        layers.mgwr,
+    ),
+    Row(
+        "local_ar",
+        "any × any, of the delays of a series",
+        "x_{t+1} = Σ_s w_s x_{s+1}, and so on",
+        "scikit-learn `KNeighborsRegressor`, a free run",
+        layers.local_ar,
+    ),
+    Row(
         "gtvmin",
         "a linear model at each node × its neighbors'",
         "min Σ_i f_i(w_i) + λ Σ_ij A_ij φ(w_i − w_j)",

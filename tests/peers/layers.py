@@ -5,6 +5,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.manifold import spectral_embedding
+from sklearn.neighbors import KNeighborsRegressor
 
 import locdist as ld
 
@@ -77,3 +78,39 @@ def lazy_map() -> float:
     theirs = spectral_embedding(hollow, n_components=2, eigen_solver="arpack", random_state=0)
     pairs = (np.corrcoef(found[:, axis], theirs[:, axis])[0, 1] for axis in range(2))
     return max(abs(1 - abs(each)) for each in pairs)
+
+
+def mgwr() -> float:
+    """Parts beside the same sweeps with dense smoothers."""
+    places, terms = X[:, :2], np.column_stack([np.ones(90), (X - X.mean(0)) / X.std(0)])[:, :3]
+    target = (Y - Y.mean()) / Y.std()
+    found = ld.backfit(ld.mgwr(), ld.Exact(places, target, features=terms[:, 1:]))
+    (together, *_), *sweeps = found._state.history
+    away = np.linalg.norm(places[:, None] - places, axis=2)
+
+    def weights(width: float) -> Array:
+        reach = 1.0000001 * np.sort(away, axis=1)[:, int(width) - 1 : int(width)]
+        return np.where(away < reach, (1 - (away / reach) ** 2) ** 2, 0)
+
+    slopes = [
+        np.linalg.solve((terms * w[:, None]).T @ terms, (terms * w[:, None]).T @ target)
+        for w in weights(together)
+    ]
+    parts = terms * np.array(slopes)
+    for widths in sweeps:
+        for number, width in enumerate(widths):
+            x, left = terms[:, number], target - parts.sum(axis=1) + parts[:, number]
+            kernel = weights(width)
+            parts[:, number] = x * (kernel @ (x * left)) / (kernel @ x**2)
+    return _difference(found.sites.values, parts.sum(axis=1))
+
+
+def local_ar() -> float:
+    """A free run of nearest neighbors beside scikit-learn on the delay matrix."""
+    series, order = np.cumsum(RNG.normal(size=200)), 4
+    rows = np.lib.stride_tricks.sliding_window_view(series, order + 1)
+    model, window = KNeighborsRegressor(6).fit(rows[:, :-1], rows[:, -1]), list(series[-order:])
+    for _ in range(20):
+        window.append(float(model.predict([window[-order:]])[0]))
+    found = ld.forecast(ld.local_ar(order=order, model="knn", k=6), series, steps=20)
+    return _difference(found.values, window[order:])

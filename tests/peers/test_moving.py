@@ -69,6 +69,35 @@ def test_one_step_of_retrieval_is_attention_and_more_lower_the_energy():
     assert (np.diff(energies, axis=0) <= 1e-12).all()
 
 
+@pytest.mark.parametrize("beta, k", [(2.0, 3000), (8.0, 1000), (16.0, 300), (30.0, 40)])
+def test_the_mass_that_retrieval_neglects_is_bounded_and_with_it_the_error(beta, k):
+    """Against the softmax over all 30,000 patterns, of which the sample has a third."""
+    rng = np.random.default_rng(0)
+    patterns = rng.normal(size=(30_000, 16))
+    patterns /= np.linalg.norm(patterns, axis=1, keepdims=True)
+    queries = patterns[:200] + 0.05 * rng.normal(size=(200, 16))
+    index = ld.Exact(patterns, metric="ip")
+    found = ld.hopfield(beta, k, steps=1)(index, queries, want={"neglected"})
+    shares = np.sort(torch.softmax(torch.tensor(beta * queries @ patterns.T), 1).numpy(), axis=1)
+    true, bound = shares[:, :-k].sum(1), found.neglected.numpy()
+    assert (true <= bound).all()
+    assert (bound <= 8 * true + 1e-3).all()
+    whole = ld.hopfield(beta, steps=1)(index, queries, want={"neglected"})
+    assert (whole.neglected == 0).all()
+    error = np.linalg.norm(found.values - whole.values, axis=1)
+    assert (error <= 2 * bound).all()
+
+
+def test_a_sample_that_is_all_the_rows_tells_the_neglected_mass_exactly():
+    index = ld.Exact(X)
+    found = ld.denoise(0.7, 9)(index, SEEDS, want={"neglected"})
+    squares = ((SEEDS[:, None] - X) ** 2).sum(2)
+    weights = np.sort(np.exp(-squares / (2 * 0.7**2)), axis=1)
+    close(found.neglected, weights[:, :-9].sum(1) / weights.sum(1), 1e-10)
+    with pytest.raises(UsageError, match="whose bandwidth is a distance"):
+        ld.local_mean(9)(ld.Exact(X, X[:, 0]), SEEDS, want={"neglected"})
+
+
 def test_a_corrupted_pattern_is_recalled():
     patterns = np.random.default_rng(2).choice([-1.0, 1.0], size=(20, 64))
     queries = patterns.copy()

@@ -66,6 +66,17 @@ def test_the_mean_is_that_of_nearest_neighbors_on_the_delay_matrix():
     np.testing.assert_allclose(found.values, window[order:], rtol=1e-10)
 
 
+def test_a_step_is_the_kernel_sum_over_all_times():
+    """x_{t+1} = sum_s K(x_t, x_s) x_{s+1} / sum_s K(x_t, x_s) (THEORY A3), series standardized."""
+    series, order, width = noisy(120), 3, 0.7
+    keys, targets = delayed(series, order, 1, 1)
+    away = ((keys - series[: -order - 1 : -1]) ** 2).sum(axis=1) / series.var()
+    weights = np.exp(-away / (2 * width**2))
+    method = ld.local_ar(order=order, model="local-mean", k=len(keys), kernel="gaussian", bandwidth=width)
+    found = ld.forecast(method, series, steps=1).values
+    np.testing.assert_allclose(found, [weights @ targets / weights.sum()], rtol=1e-10)
+
+
 def test_direct_steps_are_regressions_on_the_same_neighbors():
     series, order, k, steps = noisy(150), 3, 20, 5
     keys, _ = delayed(series, order, 1, steps)
@@ -191,7 +202,7 @@ def test_rows_of_a_series_that_are_apart_are_refused(tmp_path: Path):
         ld.forecast("local-ar", tmp_path / "mixed.parquet", tmp_path / "out", **asked)
     with pytest.raises(DataError, match="different times"):
         ld.forecast("local-ar", rows, target="load", time="hour", steps=2)
-    with pytest.raises(UsageError, match="local-mean"):
+    with pytest.raises(UsageError, match="local mean"):
         ld.local_ar(model="local-vote")
     with pytest.raises(UsageError, match="order"):
         ld.local_ar(order=0)

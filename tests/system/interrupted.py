@@ -20,6 +20,7 @@ from unittest import mock
 import locdist as ld
 from locdist.data.store import Store
 from locdist.errors import LocdistError
+from locdist.execute.contract import Executor
 
 TASK_ROWS = 50
 ROLES = {"key": "embedding", "features": ["f1", "f2"], "target": "y", "id": "id"}
@@ -32,7 +33,7 @@ def small() -> Iterator[None]:
     with (
         mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=TASK_ROWS),
         mock.patch("locdist.jobs.build_index.rows_per_task", return_value=200),
-        mock.patch("locdist.jobs.couple.rows_per_task", return_value=2 * TASK_ROWS),
+        mock.patch("locdist.jobs.coupling.passes.rows_per_task", return_value=2 * TASK_ROWS),
         mock.patch("locdist.search.build.SHARD_BYTES", 20_000),
         mock.patch("locdist.jobs.clustering.merge.PART_ROWS", 100),
     ):
@@ -72,6 +73,19 @@ def couple(place: Path, out: Path) -> object:
     return ld.couple(method, support, place / "edges.parquet", out, ends=ends, executor=ld.Local(2))
 
 
+def backfit(place: Path, out: Path, executor: Executor | None = None) -> object:
+    roles = {"key": ["east", "north"], "features": ["rooms"], "target": "price", "id": "id"}
+    support, run = ld.dataset(place / "sites", scaling={"key": "none"}, **roles), executor or ld.Local(2)
+    with mock.patch("locdist.jobs.scales.fit.COLUMNS", 40):
+        return ld.backfit(ld.mgwr(), support, out, bad="drop", executor=run)
+
+
+def forecast(place: Path, out: Path, executor: Executor | None = None) -> object:
+    asked, run = {"target": "load", "time": "hour", "id": "meter", "steps": 5}, executor or ld.Local(2)
+    with mock.patch("locdist.jobs.forecast.SPAN_ROWS", 120):
+        return ld.forecast(ld.local_ar(order=3, k=12), place / "loads", out, executor=run, **asked)
+
+
 VERBS: dict[str, Callable[[Path, Path], object]] = {
     "build": build,
     "predict": predict,
@@ -79,6 +93,8 @@ VERBS: dict[str, Callable[[Path, Path], object]] = {
     "move": move,
     "label": label,
     "couple": couple,
+    "backfit": backfit,
+    "forecast": forecast,
     "label-apart": lambda place, out: label(place, out, partitioned=True),
 }
 

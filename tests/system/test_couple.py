@@ -9,12 +9,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import locdist as ld
 from locdist.cli.app import app
 from locdist.errors import DataError, UsageError
 from locdist.jobs.coupling.fits import CHECKPOINT
+from locdist.jobs.coupling.planned import plan_couple
 from locdist.jobs.status import status
 from locdist.local.answers import Status
 from tests.system.generated import parts, read
@@ -59,8 +61,15 @@ ENDS = ["from", "to", "much"]
 def couple(place: Path, out: Path, name: str = "norm", **more: object) -> object:
     target = "dear" if name == "logistic" else "price"
     support = ld.dataset(place / "rows", key=["a", "b", "kind"], target=target, id="site", weight="w")
-    with mock.patch("locdist.jobs.couple.rows_per_task", return_value=100):
+    with mock.patch("locdist.jobs.coupling.passes.rows_per_task", return_value=100):
         return ld.couple(METHODS[name], support, place / "edges.parquet", out, ends=ENDS, **more)
+
+
+@pytest.fixture(scope="module")
+def models(place: Path) -> Path:
+    """What one thread makes of the first method."""
+    couple(place, place / "models", executor=ld.Local(1))
+    return place / "models"
 
 
 def here(place: Path, name: str) -> tuple[object, np.ndarray, np.ndarray]:
@@ -76,6 +85,10 @@ def here(place: Path, name: str) -> tuple[object, np.ndarray, np.ndarray]:
     spec = {word: value for word, value in METHODS[name].items() if word != "name"}
     target = rows["dear" if name == "logistic" else "price"].to_numpy()
     return ld.gtvmin(**spec)(graph, owners, x, target, rows["w"].to_numpy()), owners, x
+
+
+def slopes(table: pa.Table) -> np.ndarray:
+    return np.array(table["coefficient_b"].to_pylist()[:-1])
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -103,42 +116,34 @@ def test_files_say_what_memory_says(place: Path, name: str, tmp_path: Path):
     assert not (tmp_path / "models" / CHECKPOINT).exists()
 
 
-def test_coefficients_are_in_the_units_of_the_data(place: Path, tmp_path: Path):
-    couple(place, tmp_path / "models")
-    table, rows = read(tmp_path / "models"), pq.read_table(place / "rows")
+def test_coefficients_are_in_the_units_of_the_data(place: Path, models: Path):
+    table, rows = read(models), pq.read_table(place / "rows")
     node = NAMES.index(rows["site"][0].as_py())
     told = {name: table[name][node].as_py() for name in table.column_names}
     slopes = {name: told[f"coefficient_{name}"] for name in ("a", "b")}
     assert slopes == {"a": pytest.approx(1, abs=0.1), "b": pytest.approx(20, abs=2)}
     kind = told[f"coefficient_kind={rows['kind'][0].as_py()}"]
     by_hand = told["intercept"] + kind + sum(slopes[name] * rows[name][0].as_py() for name in slopes)
-    answer = ld.apply(tmp_path / "models", rows.slice(0, 1))["prediction"][0].as_py()
+    answer = ld.apply(models, rows.slice(0, 1))["prediction"][0].as_py()
     assert answer == pytest.approx(by_hand, rel=1e-9)
 
 
-def test_two_threads_give_the_bytes_of_one(place: Path, tmp_path: Path):
-    for number, executor in enumerate([ld.Local(1), ld.Local(2)]):
-        couple(place, tmp_path / f"models {number}", executor=executor)
+def test_two_threads_give_the_bytes_of_one(place: Path, models: Path, tmp_path: Path):
+    couple(place, tmp_path / "models", executor=ld.Local(2))
+    assert parts(tmp_path / "models") == parts(models)
+    for number in (1, 2):
         with mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=90):
-            out = tmp_path / f"out {number}"
-            ld.apply(tmp_path / f"models {number}", place / "rows", out, executor=executor)
-    for kind, count in (("models", 1), ("out", 4)):
-        found = [parts(tmp_path / f"{kind} {number}") for number in range(2)]
-        assert len(found[0]) >= count
-        assert found[0] == found[1]
+            ld.apply(models, place / "rows", tmp_path / str(number), executor=ld.Local(number))
+    assert len(parts(tmp_path / "1")) >= 4
+    assert parts(tmp_path / "1") == parts(tmp_path / "2")
 
 
-@pytest.mark.parametrize(
-    "kind, name",
-    [
-        ("unsealed", "checkpoint.arrow"),
-        ("committed", "gather-00002/part-00001.json"),
-    ],
-)
-def test_a_killed_run_is_continued_to_the_same_bytes(place: Path, kind: str, name: str, tmp_path: Path):
+def test_a_killed_run_is_continued_to_the_same_bytes(place: Path, tmp_path: Path):
+    """In the second step, which has left a checkpoint."""
     from tests.system.interrupted import VERBS, small
 
-    kill_at("couple", place, tmp_path / "out", kind, name)
+    kill_at("couple", place, tmp_path / "out", "begun", "couple-00001/fit.arrow")
+    assert (tmp_path / "out" / CHECKPOINT).exists()
     with small():
         VERBS["couple"](place, tmp_path / "out")
         VERBS["couple"](place, tmp_path / "calm")
@@ -149,6 +154,7 @@ def test_a_killed_run_is_continued_to_the_same_bytes(place: Path, kind: str, nam
 def test_a_table_that_was_lost_is_made_again(place: Path, tmp_path: Path):
     couple(place, tmp_path)
     before = parts(tmp_path)
+    assert couple(place, tmp_path).nodes == NODES  # again, when all is finished
     (tmp_path / "part-00000.parquet").unlink()
     couple(place, tmp_path)
     assert parts(tmp_path) == before
@@ -173,15 +179,14 @@ def test_a_graph_of_neighbors_has_the_edges(tmp_path: Path):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_that_cannot_be_used_have_a_status(place: Path, tmp_path: Path):
-    couple(place, tmp_path / "models")
+def test_rows_that_cannot_be_used_have_a_status(models: Path, tmp_path: Path):
     rows = pa.table(
         {
             "site": [NAMES[0], None, "nowhere", NAMES[0], NAMES[-1]], "a": [1.0, 1.0, 1.0, np.nan, 1.0],
             "b": [1.0] * 5, "kind": ["wet", "dry", "dry", "dry", "dry"],
         }
     )  # fmt: skip
-    report = ld.apply(tmp_path / "models", rows, tmp_path / "out")
+    report = ld.apply(models, rows, tmp_path / "out")
     found = read(tmp_path / "out")
     assert found["status"].to_pylist() == ["ok", "bad_query", "empty", "bad_query", "empty"]
     assert [value is None for value in found["prediction"].to_pylist()] == [False, True, True, True, True]
@@ -230,7 +235,78 @@ def test_what_does_not_fit_is_refused(place: Path, tmp_path: Path):
         couple(place, tmp_path / "done", "squared")
 
 
-def test_the_command_line_says_all(place: Path, tmp_path: Path):
+TREES = ld.fed_relax(DecisionTreeRegressor(max_depth=3, random_state=0), strength=3.0, rounds=2)
+
+
+def relax(place: Path, out: Path, **more: object) -> object:
+    support = ld.dataset(place / "rows", key=["a", "b", "kind"], target="price", id="site", weight="w")
+    shared = pq.read_table(place / "rows").slice(0, 40)
+    with mock.patch("locdist.jobs.coupling.passes.rows_per_task", return_value=100):
+        return ld.couple(TREES, support, place / "edges.parquet", out, ends=ENDS, shared=shared, **more)
+
+
+def test_estimators_on_files_are_those_in_memory(place: Path, tmp_path: Path):
+    report = relax(place, tmp_path / "models")
+    _, owners, x = here(place, "norm")
+    rows = pq.read_table(place / "rows")
+    ring = np.arange(NODES - 1)
+    graph = ld.Graph.of_pairs(ring, (ring + 1) % (NODES - 1), np.full(NODES - 1, 0.5), nodes=NODES)
+    found = TREES(graph, owners, x, rows["price"].to_numpy(), x[:40], rows["w"].to_numpy())
+    assert (report.rounds, report.nodes, report.rests) == (2, NODES, False)
+    assert report.residual == pytest.approx(found.change, rel=1e-9)
+    table = read(tmp_path / "models")
+    told = dict(zip(table["site"].to_pylist(), table["status"].to_pylist(), strict=True))
+    assert [told[name] for name in NAMES] == [Status(code).name.lower() for code in found.status.tolist()]
+    assert told[NAMES[-1]] == "empty"
+    support = ld.dataset(place / "rows", key=["a", "b", "kind"], target="price", id="site", weight="w")
+    plan = plan_couple(
+        TREES, support, place / "edges.parquet", tmp_path / "plan", ends=ENDS, shared=rows.slice(0, 40)
+    )
+    assert [stage.name for stage in plan.stages] == ["profile", "sort", "round-00000", "nodes"]
+    report = ld.apply(tmp_path / "models", place / "rows", tmp_path / "out", method=TREES, keep="site")
+    expected = found.predict(owners, x).values[:, 0]
+    np.testing.assert_allclose(read(tmp_path / "out")["prediction"], expected, rtol=1e-9)
+    assert report.status == {"not_converged": ROWS}
+    assert not (tmp_path / "models/passing").exists()
+    for wrong in (None, ld.fed_relax(DecisionTreeRegressor(max_depth=4, random_state=0), 3.0, rounds=2)):
+        with pytest.raises(UsageError, match="method"):
+            ld.apply(tmp_path / "models", place / "rows", method=wrong)
+
+
+def test_estimators_have_the_same_bytes_again(place: Path, tmp_path: Path):
+    relax(place, tmp_path, executor=ld.Local(1))
+    before, kept = parts(tmp_path), sorted((tmp_path / "_models").iterdir())
+    bytes_of = [file.read_bytes() for file in kept]
+    assert (len(before), len(kept)) == (8, 17)
+    (tmp_path / "part-00003.parquet").unlink()
+    relax(place, tmp_path, executor=ld.Local(2))
+    assert parts(tmp_path) == before
+    assert [file.read_bytes() for file in kept] == bytes_of
+
+
+def test_a_pipeline_file_says_all(place: Path, models: Path, tmp_path: Path):
+    text = f"""
+version: 1
+steps:
+  - couple:
+      method: {{name: gtvmin, strength: 0.5, ridge: 0.01}}
+      support: {{path: {place}/rows/, key: [a, b, kind], target: price, id: site, weight: w}}
+      edges: {{path: {place}/edges.parquet}}
+      ends: [from, to, much]
+      out: {tmp_path}/models/
+  - apply: {{models: {{step: couple}}, queries: {{path: {place}/rows/}}, keep: [site], out: {tmp_path}/out/}}
+"""
+    (tmp_path / "file.yaml").write_text(text)
+    ld.Pipeline.read(tmp_path / "file.yaml").run()
+    ours, theirs = read(tmp_path / "models"), read(models)
+    np.testing.assert_allclose(slopes(ours), slopes(theirs), rtol=1e-6)
+    assert read(tmp_path / "out").num_rows == ROWS
+    (tmp_path / "file.yaml").write_text(text.replace("[from, to, much]", "[from]"))
+    with pytest.raises(UsageError, match="ends"):
+        ld.Pipeline.read(tmp_path / "file.yaml")
+
+
+def test_the_command_line_says_all(place: Path, models: Path, tmp_path: Path):
     words = ["couple", place / "rows", place / "edges.parquet", "--key", "a,b,kind", "--node", "site"]
     words += ["--target", "price", "--weight", "w", "--ends", "from,to,much", "--out", tmp_path / "models"]
     words += ["-m", "gtvmin", "--param", "strength=0.5", "--param", "ridge=0.01"]
@@ -250,6 +326,5 @@ def test_the_command_line_says_all(place: Path, tmp_path: Path):
     assert json.loads(run(*asked, "-q", "--json"))["rows"] == ROWS
     assert json.loads(run("plan", *asked, "--json"))["state"] == "finished"
     assert "gtvmin" in run("methods")
-    couple(place, tmp_path / "python")
-    ours, theirs = read(tmp_path / "models"), read(tmp_path / "python")
-    np.testing.assert_allclose(ours["intercept"].to_numpy(), theirs["intercept"].to_numpy(), rtol=1e-6)
+    ours, theirs = read(tmp_path / "models"), read(models)
+    np.testing.assert_allclose(slopes(ours), slopes(theirs), rtol=1e-6)

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.linear_model import Ridge
 
 import locdist as ld
 from locdist.execute.contract import Executor
@@ -63,15 +64,17 @@ def predict(place: Path, name: str, out: Path, executor: Executor) -> None:
 
 
 def couple(place: Path, out: Path, executor: Executor) -> None:
-    """Models of the sides of a square, gathered from 17 partitions and coupled in several steps."""
+    """Models of the sides of a square, gathered from six partitions and coupled in several steps."""
     rows = pq.read_table(place / "support")
     sides = (rows["east"].to_numpy() > 0) * 2 + (rows["north"].to_numpy() > 0)
     support = ld.dataset(
         rows.append_column("side", pa.array(sides)), key=["east", "north"], target="count", id="side"
     )
     edges = {"source": [0, 1, 3, 2], "target": [1, 3, 2, 0]}
-    with mock.patch("locdist.jobs.couple.rows_per_task", return_value=ROWS):
-        ld.couple(ld.gtvmin(family="poisson"), support, edges, out, executor=executor)
+    with mock.patch("locdist.jobs.coupling.passes.rows_per_task", return_value=5 * ROWS):
+        ld.couple(ld.gtvmin(family="poisson"), support, edges, out / "planes", executor=executor)
+        refits, shared = ld.fed_relax(Ridge(), rounds=1), {"east": [0.0, 1.0], "north": [1.0, 0.0]}
+        ld.couple(refits, support, edges, out / "refits", shared=shared, executor=executor)
 
 
 @pytest.fixture(scope="module", params=OTHERS)
@@ -94,4 +97,7 @@ def test_every_executor_gives_the_bytes_of_one_thread(
 def test_networks_of_models_have_the_bytes_of_one_thread(place: Path, other: Executor, tmp_path: Path):
     couple(place, tmp_path / "one", ld.Local(1))
     couple(place, tmp_path / "out", other)
-    assert parts(tmp_path / "out") == parts(tmp_path / "one")
+    for kind, count in (("planes", 1), ("refits", 8)):
+        found = parts(tmp_path / "out" / kind)
+        assert len(found) == count
+        assert found == parts(tmp_path / "one" / kind)

@@ -112,6 +112,35 @@ def test_on_the_command_line(ending: str, tmp_path: Path):
     assert read(tmp_path / "out")["prediction"].equals(wanted["prediction"])
 
 
+FILE = """
+version: 1
+name: braking
+support: {path: rules.parquet, key: [x, z], target: y, shape: [x_width, z_width, y_by_x, y_by_z]}
+queries: {path: new.parquet}
+index: {path: base/}
+steps:
+  - predict: {method: {name: fuzzy-inference, order: 1}, out: out/}
+"""
+
+
+def test_a_pipeline_file_infers_from_rules(
+    learned: LearnedRules, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    learned.write("rules.parquet")
+    pq.write_table(surface(60, 1), "new.parquet")
+    Path("rules.yaml").write_text(FILE)
+    done = cli("run", "rules.yaml", "--quiet")
+    assert done.exit_code == 0, done.output
+    wanted = ld.predict(learned.method, "base", surface(60, 1))
+    assert read(tmp_path / "out")["prediction"].equals(wanted["prediction"])
+    wrong = FILE.replace("order: 1", "order: 1, membership: bell")
+    Path("rules.yaml").write_text(wrong)
+    done = cli("run", "rules.yaml", "--quiet")
+    assert done.exit_code == 2
+    assert "rules of shape x_width, x_slope" in done.output
+
+
 def test_what_rules_cannot_be_learned_from_is_refused(tmp_path: Path):
     for more in ({"weight": "z"}, {"features": "z"}, {"metric": "cosine"}):
         with pytest.raises(UsageError, match="a key of metric 'l2' and a target"):

@@ -15,12 +15,12 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.jobs.asking.block import STATUS, statuses
 from locdist.jobs.asking.intervals import bounds, fields, is_interval, reaches
-from locdist.local.answers import Answers
+from locdist.local.answers import NEGLECTED, Answers
 from locdist.local.models import LocalModel
 from locdist.search.generation import Generation
 
 WIDE = 20  # classes beyond which probabilities are one list column
-EXTRAS = ("spread", "effective", "coefficients", "parameters")
+EXTRAS = ("spread", "effective", "neglected", "coefficients", "parameters")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Presentation:
         Names of the values; not used where they are probabilities of classes.
     classes : pa.Array or None
         The vocabulary when the answers are probabilities.
-    extras : tuple of {"spread", "effective", "coefficients", "parameters"}
+    extras : tuple of {"spread", "effective", "neglected", "coefficients", "parameters"}
         Parameters are the coefficients, each in a column of its own. Also "interval" and "interval=LEVEL".
     explain : int
         Neighbors listed for each query, 0 for none.
@@ -94,7 +94,7 @@ class Presentation:
             averages="targets" in model.needs and "shapes" not in model.needs, places=model.places,
             intervals=intervals,
         )  # fmt: skip
-        missing = sorted(shown.want - model.tells)
+        missing = sorted(shown.want - model.tells - {NEGLECTED})  # which is the layer's to tell
         if missing:
             told = f"extras that {type(model).__name__} has ({', '.join(sorted(model.tells)) or 'none'})"
             raise UsageError(told, ", ".join(missing), "Leave these out.")
@@ -120,6 +120,8 @@ class Presentation:
         told += fields(self._reaches, self._endings)
         if "effective" in self.extras:
             told.append(pa.field("effective", number))
+        if "neglected" in self.extras:
+            told.append(pa.field("neglected", number))
         if "coefficients" in self.extras:
             told += [pa.field(f"coefficients{each}", pa.list_(number)) for each in self._endings]
         if "parameters" in self.extras:
@@ -138,6 +140,8 @@ class Presentation:
             columns += map(nullable, bounds(self._reaches, answers.values, answers.spread))
         if "effective" in self.extras and answers.effective is not None:
             columns.append(nullable(answers.effective))
+        if answers.neglected is not None:
+            columns.append(nullable(answers.neglected))
         if answers.coefficients is not None:
             columns += self._coefficients(self.own_units(answers.coefficients, index))
         if self.explain:

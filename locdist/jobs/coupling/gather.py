@@ -52,45 +52,46 @@ class GatherRows:
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """The output has a node a row, sorted by name."""
         span = Span(*task.inputs)
-        table = pa.concat_tables([self._empty, *self.support.read(span, BATCH_ROWS)])
-        named, rows = self._rows(table)
+        named, rows = good_rows(read_table(self.support, span), self.support, self.encoding)
+        family, features = self.method.family, with_intercept(rows.features, self.method.intercept)
+        if family is not None and not family.inside(rows.targets).all():
+            wanted = f"targets that {self.method.spec['family']} models have"
+            raise DataError(wanted, "others", "Leave such rows out, or choose another family.")
         names = distinct(named)
         count, at = len(names), None
         if self.before is not None:
             known, fit = read_fit(attempt.folder, self.before)
             at = fit.state.models[torch.from_numpy(codes(names, known))]
         local = torch.from_numpy(codes(named, names))
-        rows = Rows(local, rows.features, rows.targets, rows.weights)
-        losses = Losses.of(rows, count, at, self.method.family)
+        rows = Rows(local, features, rows.targets, rows.weights)
+        losses = Losses.of(rows, count, at, family)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
             write_ipc(sink, name, _batch(names, losses))
         used = len(rows.nodes)
         return Record(rows=span.rows, bad_rows=span.rows - used, data={"nodes": count})
 
-    def _rows(self, table: pa.Table) -> tuple[pa.ChunkedArray, Rows]:
-        """Names and rows of those that are good; nodes are numbered later."""
-        roles = self.support.roles
-        assert roles.id is not None
-        features, bad, _ = self.encoding.encode(table)
-        target, wrong = targets(table, roles.target)
-        named = decoded(table.column(roles.id))
-        weights = np.ones(len(table))
-        if roles.weight is not None:
-            weights, lost = numbers(table.column(roles.weight))
-            wrong |= lost | (weights < 0)
-        good = ~(bad | wrong | named.is_null().to_numpy())
-        x, y, v = (torch.from_numpy(each[good]).double() for each in (features, target[:, 0], weights))
-        if self.method.family is not None and not self.method.family.inside(y).all():
-            wanted = f"targets that {self.method.spec['family']} models have in column {roles.target[0]!r}"
-            raise DataError(wanted, "others", "Leave such rows out, or choose another family.")
-        nobody = torch.zeros(len(y), dtype=torch.int64)
-        return named.filter(pa.array(good)), Rows(nobody, with_intercept(x, self.method.intercept), y, v)
 
-    @property
-    def _empty(self) -> pa.Table:
-        schema = self.support.source.schema
-        return pa.schema([schema.field(name) for name in self.support.roles.columns]).empty_table()
+def good_rows(table: pa.Table, support: Dataset, encoding: Encoding) -> tuple[pa.ChunkedArray, Rows]:
+    """The names of the nodes of rows that can be used, and these rows; their nodes have no numbers yet."""
+    roles = support.roles
+    assert roles.id is not None
+    features, bad, _ = encoding.encode(table)
+    target, wrong = targets(table, roles.target)
+    named, weights = decoded(table.column(roles.id)), np.ones(len(table))
+    if roles.weight is not None:
+        weights, lost = numbers(table.column(roles.weight))
+        wrong |= lost | (weights < 0)
+    good = ~(bad | wrong | named.is_null().to_numpy())
+    x, y, v = (torch.from_numpy(each[good]).double() for each in (features, target[:, 0], weights))
+    return named.filter(pa.array(good)), Rows(torch.zeros(len(y), dtype=torch.int64), x, y, v)
+
+
+def read_table(support: Dataset, span: Span) -> pa.Table:
+    """The rows of a span, with the columns that have a role."""
+    schema = support.source.schema
+    empty = pa.schema([schema.field(name) for name in support.roles.columns]).empty_table()
+    return pa.concat_tables([empty, *support.read(span, BATCH_ROWS)])
 
 
 def read_losses(folder: Store, files: Sequence[str]) -> tuple[list[pa.Array], list[Losses]]:

@@ -8,24 +8,28 @@ from typing import Any
 from locdist.data.dataset import Dataset
 from locdist.data.store import Store
 from locdist.execute.contract import Executor
-from locdist.jobs import apply, couple
+from locdist.jobs import apply, couple, relax
 from locdist.jobs.asking.ask import Running
 from locdist.jobs.coupling.costs import USUAL, apply_cost, couple_cost, gather_cost
+from locdist.jobs.coupling.passes import PROFILE, Passes
 from locdist.jobs.extent import Extent
+from locdist.jobs.passing import Records
 from locdist.jobs.plans import hands_of, size_of, standing
 from locdist.jobs.request import column_bytes, inputs
-from locdist.jobs.telling.outlook import JobPlan, stage_plan
+from locdist.jobs.telling.outlook import JobPlan, StagePlan, stage_plan
 from locdist.methods.coupled import CoupledMethod
+from locdist.methods.federated import FedRelax
 from locdist.plan.plan import Resources, remaining
 
 
 def plan_couple(
-    method: CoupledMethod | str | Mapping[str, Any],
+    method: CoupledMethod | FedRelax | str | Mapping[str, Any],
     support: Dataset,
     edges: Any,
     out: str | Path,
     *,
     ends: Sequence[str] | None = None,
+    shared: Any = None,
     bad: str = "raise",
     executor: Executor | None = None,
     workers: int | None = None,
@@ -33,38 +37,58 @@ def plan_couple(
     overwrite: bool = False,
 ) -> JobPlan:
     """What `couple` would run with the same arguments; raises what that would refuse before any work."""
-    asked, folder = couple.requested(method, support, edges, ends, bad), Store.at(out)
+    asked, folder = couple.requested(method, support, edges, ends, bad, shared), Store.at(out)
     state, records, claim = standing(folder, asked.manifest, asked.taken, overwrite)
     support = replace(asked.support, source=asked.support.source.without(claim.added))
-    job = couple.CoupleJob(folder, replace(asked, support=support), 0.0, resources)
-    sizes, extent = [stop - start for start, stop in job.spans.values()], Extent.of(support)
-    count, width = asked.edges.source.rows, extent.width
-    family = "one pass" if asked.method.family is None else "one pass, and one more for each step of Newton"
-    rounds = f"about {USUAL} rounds of {count:,} edges, assumed; as many nodes as rows, at most"
-    most = min(support.rows, 2 * count + 1)
-    gather, solve = (couple.step_name(stage, 0) for stage in (couple.GATHER, couple.COUPLE))
-    stages = (
-        stage_plan(couple.PROFILE, sizes, extent.profile, records, "one pass over all rows"),
-        stage_plan(gather, sizes, lambda rows: gather_cost(rows, width), records, family),
-        stage_plan(solve, [most], lambda nodes: couple_cost(nodes, width, count), records, rounds),
-        stage_plan(
-            couple.NODES, [most], lambda nodes: couple_cost(nodes, width, count), records, "the table"
-        ),
-    )
+    passes = Passes(folder, support, bad, resources)
+    relaxes = isinstance(asked.method, FedRelax)
+    more = _relaxing(passes, asked, records) if relaxes else _solving(passes, asked, records)
+    sizes, extent = [stop - start for start, stop in passes.spans.values()], Extent.of(support)
+    stages = (stage_plan(PROFILE, sizes, extent.profile, records, "one pass over all rows"), *more)
+    links = asked.edges.source
     return JobPlan(
         kind="couple",
         folder=folder.uri,
-        state="finished" if state == "continues" and stages[-1].finished else state,
+        state="finished" if state == "continues" and stages[-1].finished == stages[-1].tasks else state,
         **size_of(support.source),
         choices={
             "method": " ".join(f"{name}={value}" for name, value in asked.method.spec.items()),
-            "edges": f"{count:,} rows of {', '.join(asked.edges.source.places) or 'a table'}",
+            "edges": f"{links.rows:,} rows of {', '.join(links.places) or 'a table'}",
             "bad rows": "an error" if bad == "raise" else "dropped and counted",
         },
         stages=stages,
         notes=claim.notes,
         **hands_of(executor, workers, resources),
     )
+
+
+def _solving(passes: Passes, asked: couple.Asked, records: Records) -> list[StagePlan]:
+    """All nodes at once."""
+    sizes = [stop - start for start, stop in passes.spans.values()]
+    count, width = asked.edges.source.rows, Extent.of(passes.support).width
+    most = min(passes.support.rows, 2 * count + 1)
+    gather, solve = (couple.step_name(stage, 0) for stage in (couple.GATHER, couple.COUPLE))
+    once = "one pass; families take one more for each step of Newton"
+    rounds = f"about {USUAL} rounds of {count:,} edges, assumed; as many nodes as rows, at most"
+    return [
+        stage_plan(gather, sizes, lambda rows: gather_cost(rows, width), records, once),
+        stage_plan(solve, [most], lambda nodes: couple_cost(nodes, width, count), records, rounds),
+        stage_plan(couple.NODES, [most], lambda nodes: couple_cost(nodes, width, 0), records, "the table"),
+    ]
+
+
+def _relaxing(passes: Passes, asked: couple.Asked, records: Records) -> list[StagePlan]:
+    """Groups of nodes."""
+    assert isinstance(asked.method, FedRelax)
+    sizes, width = [stop - start for start, stop in passes.spans.values()], Extent.of(passes.support).width
+    groups = max(relax.LEAST, len(sizes))
+    share = [-(-passes.support.rows // groups)] * groups
+    rounds = f"at most {asked.method.rounds + 1} rounds; what fits of estimators take is not known"
+    return [
+        stage_plan(relax.SORT, sizes, lambda rows: gather_cost(rows, width), records, "by groups of nodes"),
+        stage_plan(relax.round_name(0), share, lambda rows: gather_cost(rows, width), records, rounds),
+        stage_plan(relax.NODES, share, lambda rows: gather_cost(rows, width), records, "one pass"),
+    ]
 
 
 def plan_apply(

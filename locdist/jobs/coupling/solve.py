@@ -18,6 +18,7 @@ from locdist.jobs.asking.present import nullable
 from locdist.jobs.coupling.edges import NamedEdges, graph_of
 from locdist.jobs.coupling.fits import keep, kept, read_fit, said, write_fit
 from locdist.jobs.coupling.gather import read_losses
+from locdist.jobs.coupling.stored import Stored
 from locdist.local.answers import Status
 from locdist.local.coupled import Fit, State
 from locdist.local.losses import Losses, sums_over
@@ -100,31 +101,31 @@ class WriteNodes:
     nodes : Nodes
     fit : str
         The file of the last fit.
-    encoding : Encoding
-    node : str
-        The column that names a node.
+    stored : Stored
+        What `apply` has to know.
     """
 
     nodes: Nodes
     fit: str
-    encoding: Encoding
-    node: str
+    stored: Stored
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """The output has a node a row, sorted by name."""
         names, network = self.nodes.network(attempt.folder)
         _, fit = read_fit(attempt.folder, self.fit)
         found = self.nodes.method.models(network, fit)
-        values = in_units(self.encoding, found.values.numpy(), found.intercept)
-        told = {self.node: names, "rows": found.rows.numpy()}
+        encoding = self.stored.encoding
+        values = in_units(encoding, found.values.numpy(), found.intercept)
+        told = {self.stored.node: names, "rows": found.rows.numpy()}
         told |= {
             name: nullable(torch.from_numpy(column))
-            for name, column in zip(parameters(self.encoding), values.T, strict=True)
+            for name, column in zip(parameters(encoding), values.T, strict=True)
         }
         table = pa.table({**told, "status": statuses(found.status)})
         (name,) = task.outputs
         with attempt.writer(name) as sink:
             pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+        self.stored.write(attempt.folder)
         counts = np.bincount(found.status.numpy(), minlength=len(Status)).tolist()
         status = {each.name.lower(): counts[each] for each in Status if counts[each]}
         return Record(rows=len(names), data={"status": status})

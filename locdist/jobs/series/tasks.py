@@ -56,6 +56,7 @@ class CutSpans:
 
     rows: int
     runs: tuple[str, ...]
+    size: int
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """No output: the record has the first row of each span, and the number of rows."""
@@ -70,7 +71,7 @@ class CutSpans:
             twice = counted.field("values").filter(pc.greater(counted.field("counts"), 1))
             raise DataError(TOGETHER, f"{len(twice):,} apart, as {twice[0]}", "Sort the data by the id.")
         firsts = np.append(table.column("first").to_numpy()[begins[:-1]], self.rows)
-        wanted = np.searchsorted(firsts, np.arange(0, self.rows, SPAN_ROWS))
+        wanted = np.searchsorted(firsts, np.arange(0, self.rows, self.size))
         cuts = np.unique(np.append(firsts[wanted], self.rows))
         return Record(rows=self.rows, data={"cuts": cuts.tolist(), "series": len(names)})
 

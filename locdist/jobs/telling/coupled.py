@@ -21,8 +21,10 @@ class CoupleReport(Kept):
         Whether the certificate is good enough.
     steps, rounds : int
         Passes over the rows, and how often nodes heard of their neighbors.
-    gap, residual, objective : float
-        The certificate, and what was minimised.
+    gap, residual : float
+        The certificate; of FedRelax the residual is the last change of what nodes say of shared rows.
+    objective : float or None
+        What was minimised, where it is known.
     seconds, work_seconds, peak_memory, tasks, notes
         As in `Report`.
     """
@@ -38,7 +40,7 @@ class CoupleReport(Kept):
     rounds: int
     gap: float
     residual: float
-    objective: float
+    objective: float | None
     seconds: float
     work_seconds: float
     peak_memory: int
@@ -51,8 +53,8 @@ class CoupleReport(Kept):
             f"{self.nodes:,} nodes, {self.edges:,} edges, {self.rows:,} rows in {self.out} "
             f"({self.seconds:.1f} s)",
             "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
-            f"{how} after {self.rounds:,} rounds: residual {self.residual:.2g}, gap {self.gap:.2g}; "
-            f"objective {self.objective:.10g}",
+            f"{how} after {self.rounds:,} rounds: residual {self.residual:.2g}, gap {self.gap:.2g}"
+            + ("" if self.objective is None else f"; objective {self.objective:.10g}"),
         ]
         return "\n".join([*lines, *self.notes])
 

@@ -126,7 +126,10 @@ class FolderStatus:
         lines += _few([f"to run again: {each}" for each in self.dropped])
         if self.state != "finished":
             lines += [event_line(event) for event in self.events[-LAST:]]
-        if self.state not in ("finished", "running", "damaged"):  # damaged: the notes say how
+        built = (
+            self.state == "damaged" and self.index
+        )  # which the same command leaves as it is: the notes say more
+        if self.state not in ("finished", "running") and not built:
             lines.append(f"to continue: {self.command or 'run the same command again'}")
         return "\n".join(lines)
 
