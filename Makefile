@@ -11,7 +11,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench tables chaos fuzz methods errors lint format clean
+.PHONY: help demo test slow bench tables chaos fuzz methods errors lint format clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -21,9 +21,15 @@ demo: $(STAMP)  ## predict the delays of real flights, beside scikit-learn (a fe
 	@echo "== demo: index, predict and evaluate on the flights that left New York in 2013 (executor: $(EXECUTOR))"
 	@$(BIN)/python pipelines/flights.py demo-output --executor $(EXECUTOR)
 
-test: $(STAMP)  ## every test but the measurements of speed
+TESTS = $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
+test: $(STAMP)  ## the tests (a quarter of an hour on two cores; ARGS="tests/laws" for some of them)
 	@echo "== test: pytest over tests/ (laws, peers, cases, system); warnings are errors"
-	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(if $(ARGS),$(ARGS),tests)
+	@$(TESTS) $(if $(ARGS),$(ARGS),-m "not slow" tests)
+
+slow: $(STAMP)  ## the tests that take longest: the code of all pages in docs/, rounds of chaos, terminals, the benchmark's code
+	@echo "== slow: pytest over those of tests/ that are marked so"
+	@$(TESTS) -m slow tests
 
 bench: $(STAMP)  ## the measurements of speed and memory (wants a quiet machine)
 	@echo "== bench: one table, ours and the peer side by side (some minutes)"

@@ -1,7 +1,13 @@
 """In what order tests run, and what runs on one worker."""
 
+import os
+
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+# Several workers share the cores: threads that wait for each other by spinning would take most of them.
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
 
 FIRST = (  # files of minutes begin first, so that nobody waits for them at the end
     "tests/test_docs.py",

@@ -69,7 +69,7 @@ def apply(
         is kept, `prediction`, and `status`, that of the node's model; "empty" for a node that nobody knows.
     method : FedRelax, optional
         Of models that it made: a folder holds no code, so their estimators are named again. They are fitted
-        again, once in each process, where a query asks for them.
+        again, once in each process, where a query asks for them; every process holds all rows of all nodes.
     keep : str or list of str, optional
         Columns of the queries that go along, "*" for all; by default each row's file and its number in it.
     executor, resources, overwrite, limit, max_bad, listener, command
@@ -251,6 +251,7 @@ def stage_of(question: ApplyRows, running: Running) -> Stage:
         for number, span in enumerate(spans)
     ]
     width, size = question.models.stored.encoding.width, column_bytes(question.source, question.keep)
-    cost = apply_cost(min(BLOCK, max(task.rows for task in tasks)), width, size)
+    most = min(BLOCK, max(task.rows for task in tasks))
+    cost = apply_cost(most, width, size, question.models.held)
     resources = holding(running.resources, cost.memory)
     return Stage(APPLY, tuple(tasks), question, resources, cost.formula)

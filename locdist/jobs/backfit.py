@@ -22,11 +22,12 @@ from locdist.jobs.asking.report import Report
 from locdist.jobs.asking.spread import spread
 from locdist.jobs.build_index import build_index
 from locdist.jobs.scales.fit import COLUMNS, FIT, fit, weighed
-from locdist.jobs.scales.fitted import Fitted, Standardized, explained
+from locdist.jobs.scales.fitted import Fitted, Standardized, explained, status_of
 from locdist.jobs.scales.rows import TellRows
 from locdist.jobs.support import numeric
 from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.telling.scales import Scales
+from locdist.local.answers import Answers, Status
 from locdist.local.multiscale import State
 from locdist.local.sphere import points
 from locdist.methods.method import ArrayLike
@@ -56,21 +57,31 @@ class Backfitted:
     _rows: Standardized
     _state: State
 
-    def predict(self, keys: ArrayLike | Tensor, features: ArrayLike | Tensor) -> Tensor:
-        """Values [q] at other places [q, d] with features [q, m]: each coefficient is the local regression
-        there of what the other terms leave at the rows.
+    def predict(self, keys: ArrayLike | Tensor, features: ArrayLike | Tensor) -> Answers:
+        """Answers at other places [q, d] with features [q, m]: each coefficient is the local regression there
+        of what the other terms leave at the rows.
+
+        A place where a term has no row in reach is EMPTY; a coefficient that is not identified and parts that
+        have not settled are told as they are of the rows.
         """
         places, asked = (torch.as_tensor(each, dtype=torch.float64) for each in (keys, features))
-        rows = self._rows
-        width = rows.sites.terms.shape[1] - 1
-        if asked.ndim != 2 or asked.shape != (len(places), width):
-            given = f"{list(places.shape)} and {list(asked.shape)}"
-            raise UsageError(
-                f"places [q, d] and features [q, {width}]", given, "Give one row for each place."
-            )
+        self._check_asked(places, asked)
+        rows, bad = self._rows, ~(places.isfinite().all(1) & asked.isfinite().all(1))
+        places = places.masked_fill(bad[:, None], 0.0)
         places = points(places) if rows.sites.metric == "haversine" else places
-        found = self._method.loop.values(rows.sites, self._state, places)
-        return (found * rows.terms(asked)).sum(1) * rows.units[0] + rows.level
+        found = self._method.loop.elsewhere(rows.sites, self._state, places)
+        values = (found.coefficients[:, :, 0] * rows.terms(asked)).sum(1) * rows.units[0] + rows.level
+        answers = Answers(values[:, None], status_of(found.deficient, self._state.rests))
+        answers = answers.refuse(~found.reached, Status.EMPTY)
+        answers = answers.refuse(found.reached & ~values.isfinite(), Status.NOT_FINITE)
+        return answers.refuse(bad, Status.BAD_QUERY)
+
+    def _check_asked(self, places: Tensor, asked: Tensor) -> None:
+        sites = self._rows.sites
+        d, m = 2 if sites.metric == "haversine" else sites.keys.shape[1], sites.terms.shape[1] - 1
+        if places.shape != (len(asked), d) or asked.shape != (len(places), m):
+            given = f"{list(places.shape)} and {list(asked.shape)}"
+            raise UsageError(f"places [q, {d}] and features [q, {m}]", given, "Give a row for each place.")
 
 
 def backfit(
@@ -103,7 +114,8 @@ def backfit(
         The output folder. Columns are those kept, `prediction`, of "intercept" and each feature
         `estimate_NAME`, `error_NAME` and `t_NAME` in the user's units (the intercept is the value where all
         features have their means, its t that of its distance from the mean target), `residual`, `influence`
-        and `status`. `scales(out)` has the bandwidths.
+        and `status`, which is "not_converged" where sweeps ran out before the parts settled. `scales(out)`
+        has the bandwidths.
     keep, bad, max_bad, executor, resources, overwrite, listener, command
         As in `transform`.
 
@@ -164,6 +176,7 @@ def requested(
 ) -> Request:
     """What `backfit` pins in its folder."""
     _check(support)
+    method.loop.check(support.rows)
     columns = kept(keep, support.source, support.roles.id)
     choices = {"method": method.spec, "roles": support.roles.to_json(), "keep": columns, "bad": bad}
     return Request("backfit", support.source, 0, choices, 0.99)
@@ -202,6 +215,7 @@ def _here(method: BackfitMethod, support: Dataset | Exact) -> Backfitted:
         given = "no targets" if support.targets is None else "weights or offsets"
         raise UsageError("keys, targets and features", given, "Give these three.")
     check_rows(len(support.rows))
+    method.loop.check(len(support.rows))
     rows = Standardized.of(support)
     (state,) = spread(lambda target: list(method.loop.states(rows.sites, target))[-1], [rows.target])
     starts = range(0, len(rows.target), COLUMNS)

@@ -48,7 +48,7 @@ def write_method(
     method: Method, place: str | Path, why: Mapping[str, Any], map: KeyMap | None = None
 ) -> None:
     """Write a method, atomically, to a path or URI that ends in .json."""
-    folder, name = _located(place)
+    folder, name = located(place)
     folder.write(name, packed(asdict(Chosen(method.spec, dict(why), map)), indent=1))
 
 
@@ -82,7 +82,7 @@ def read_map(place: str | Path) -> KeyMap:
 
 
 def _read(choice: str | Path) -> Chosen:
-    folder, name = _located(choice)
+    folder, name = located(choice)
     place = folder.path(name)
     if not folder.exists(name):
         raise DataError(WHAT, f"no file {place}", "Correct the path, or choose a method by name.")
@@ -93,7 +93,7 @@ def _read(choice: str | Path) -> Chosen:
     return unpacked(Chosen, text, WHAT, place, REMEDY)
 
 
-def _located(place: str | Path) -> tuple[Store, str]:
+def located(place: str | Path) -> tuple[Store, str]:
     """The folder of a file, and its name there."""
-    parent, _, name = str(place).rpartition("/")
-    return Store.at(parent or "."), name
+    parent, slash, name = str(place).rpartition("/")
+    return Store.at(parent or slash or "."), name

@@ -78,21 +78,22 @@ def couple(
     method : CoupledMethod, FedRelax, name or spec
         `ld.gtvmin(strength=0.5)`, or `ld.fed_relax(estimator)` of numbers: its nodes are fitted in groups, a
         task each, with a barrier a round; the output has rows and status of each node, and what `apply` makes
-        the estimators of again.
+        the estimators of again, so one that has a `random_state` needs a number as it.
     support : Dataset
         Rows: their features are the key, `id` names the node of each row, `target` is one column of numbers,
-        `weight` says how much a row counts. Features are scaled as a key is, and differences of models are
-        measured in these units.
+        `weight` says how much a row counts; one of weight 0 only names its node. Features are scaled as a key
+        is, and differences of models are measured in these units.
     edges : path, table, or folder of a graph
-        An edge a row, between the names of two nodes. Each counts once, whichever way it leads; of edges that
-        lead both ways the larger weight counts. A node with edges needs no rows. The graph may be one that
-        `graph` wrote of a support whose ids name the nodes.
+        An edge a row, between the names of two nodes. Each counts once, whichever way it leads; of several
+        between two nodes the larger weight counts, and one of weight 0 does not. A node with edges needs no
+        rows. The graph may be one that `graph` wrote of a support whose ids name the nodes.
     out : path or URI
         The output folder: a table with a row for each node, sorted by name: `rows`, `intercept`,
         `coefficient_FEATURE` in the units of the data, and `status`: "few" with fewer rows than parameters
         and "low_support" without any, where neighbors have the say; "empty" (and null) where no node within
         reach has a row; "rank_deficient" where the rows within reach do not tell the parameters;
-        "not_converged" where the rounds were not enough.
+        "not_converged" where the rounds were not enough; of FedRelax "not_finite" where an estimator raised
+        an error.
     ends : sequence of str, optional
         The columns of both ends of an edge, and of its weight if it has one: by default "source", "target",
         and "weight" where there is one.
@@ -184,6 +185,10 @@ def requested(
         raise UsageError(
             "an estimator of numbers, and shared rows", given, "Call it in memory, or give some."
         )
+    drawn = dict(chosen.refit.model.choices).get("random_state", 0)
+    if not isinstance(drawn, int):
+        given = f"random_state={drawn!r}"
+        raise UsageError("an estimator that is the same when it is fitted again", given, "Give it a number.")
     common.check([name for name, _ in roles.key])
     return Asked(chosen, rows, named, bad, common)
 
@@ -272,7 +277,7 @@ class CoupleJob:
 
     def _gather(self, number: int) -> Stage:
         before = passed(step_name(COUPLE, number - 1), "fit") if number else None
-        function = GatherRows(self.passes.support, self.passes.encoding, self.method, before)
+        function = GatherRows(self.passes.support, self.passes.encoding, self.method, self.edges.kind, before)
         stage, width = step_name(GATHER, number), self.passes.encoding.width
         files = [(name,) for name in self.passes.files(stage)]
         return self.passes.stage(stage, function, lambda rows: gather_cost(rows, width), files)
@@ -294,7 +299,7 @@ class CoupleJob:
     ) -> Stage:
         """A stage of one task over all nodes."""
         nodes = sum(record.data["nodes"] for record in records[step_name(GATHER, number)].values())
-        cost = couple_cost(nodes, self.passes.encoding.width, self.edges.source.rows)
+        cost = couple_cost(nodes, self.passes.encoding.width, self.edges.count)
         tasks = (Task(task, (output,), (number,), nodes),)
         return Stage(stage, tasks, function, holding(self.passes.resources, cost.memory), cost.formula)
 

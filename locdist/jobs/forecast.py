@@ -34,6 +34,7 @@ from locdist.jobs.series.tasks import (
     CutSpans,
     FindRuns,
     ForecastSpan,
+    cut_cost,
     forecast_cost,
 )
 from locdist.jobs.telling.forecasts import ForecastReport
@@ -195,7 +196,9 @@ class ForecastJob:
         if remaining(stage, records):
             return stage
         files = tuple(name for task in tasks for name in task.outputs)
-        return Stage(CUT, (Task(CUT, (), (rows,), rows),), CutSpans(rows, files, SPAN_ROWS), resources)
+        cost, task = cut_cost(records[FIND].values()), Task(CUT, (), (rows,), rows)
+        resources = holding(self.resources, cost.memory)
+        return Stage(CUT, (task,), CutSpans(rows, files, SPAN_ROWS), resources, cost.formula)
 
     def finish(self, records: Records) -> ForecastReport:
         """Write the report, and remove what only the job needed."""

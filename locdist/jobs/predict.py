@@ -21,6 +21,8 @@ from locdist.jobs.asking.questions import Ask, check_kept
 from locdist.jobs.asking.report import Report
 from locdist.jobs.chosen import read_method
 from locdist.jobs.support import numeric
+from locdist.local.answers import NEGLECTED
+from locdist.local.neglected import check_neglected
 from locdist.methods.method import Method
 from locdist.plan.cost import Solve
 from locdist.plan.plan import Resources
@@ -265,17 +267,24 @@ def check_support(
     classes = pa.array([], pa.string()) if "codes" in method.layer.needs else None
     names = [name for name, _ in roles.features or roles.key]
     told = names, names, classes, extras, explain, pa.int64(), method.intervals
-    check_kept(keep, Presentation.of(method.layer.model, roles.target, *told).schema())
+    check_kept(keep, _presented(method, roles, *told).schema())
 
 
 def presentation(method: Method, index: Generation, extras: Sequence[str], explain: int) -> Presentation:
     """The output columns of a method on an index."""
-    if explain and method.layer.k is None:
-        given = f"explain={explain} with k=None, where every row is a neighbor"
-        raise UsageError("k neighbors to explain by", given, "Leave explain out, or choose k.")
-    model, targets = method.layer.model, index.layout.roles.target
     classes = index.vocabulary if "codes" in method.layer.needs else None
     matrix = index.features or index.key
     points = matrix.names if matrix.map is None else [f"map[{axis}]" for axis in range(matrix.width)]
     told = matrix.names, points, classes, extras, explain, index.id_type, method.intervals
-    return Presentation.of(model, targets, *told)
+    return _presented(method, index.layout.roles, *told)
+
+
+def _presented(method: Method, roles: Roles, *told: Any) -> Presentation:
+    """The output columns; UsageError for some that the neighbors of a method cannot tell."""
+    layer, shown = method.layer, Presentation.of(method.layer.model, roles.target, *told)
+    if shown.explain and layer.k is None:
+        given = f"explain={shown.explain} with k=None, where every row is a neighbor"
+        raise UsageError("k neighbors to explain by", given, "Leave explain out, or choose k.")
+    if NEGLECTED in shown.want and layer.k is not None:
+        check_neglected(layer.kernel, roles.weight is not None)
+    return shown

@@ -16,7 +16,7 @@ from functools import cached_property, reduce
 from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.jobs.asking.tally import added
-from locdist.jobs.coupling.costs import gather_cost
+from locdist.jobs.coupling.costs import gather_cost, relax_cost
 from locdist.jobs.coupling.edges import NamedEdges
 from locdist.jobs.coupling.passes import PROFILE, Passes
 from locdist.jobs.coupling.relaxing import Groups, RelaxGroup, SortRows, WriteGroup, kept_files
@@ -26,7 +26,6 @@ from locdist.jobs.request import unsettle
 from locdist.jobs.telling.coupled import CoupleReport
 from locdist.jobs.telling.kept import REPORT
 from locdist.methods.federated import FedRelax
-from locdist.plan.cost import MEASURED
 from locdist.plan.plan import Function, Stage, Task, holding, remaining
 
 SORT, ROUND, NODES = "sort", "round-", "nodes"
@@ -63,20 +62,21 @@ class RelaxJob:
         if remaining(self.passes.profile, records):
             return self.passes.profile
         width, files = self.passes.encoding.width, [(name,) for name in self.passes.files(SORT)]
-        sorting = SortRows(self.passes.support, self.passes.encoding, self.count)
+        sorting = SortRows(self.passes.support, self.passes.encoding, self.count, self.edges.kind)
         sort = self.passes.stage(SORT, sorting, lambda rows: gather_cost(rows, width), files)
         if remaining(sort, records):
             return sort
         number = self._round(records)
         if number <= self.method.rounds and not (number and self._change(records) <= self.method.tolerance):
-            return self._groups(round_name(number), RelaxGroup(self._all(number)), self._said(number))
+            refit = RelaxGroup(self._all(number))
+            return self._groups(round_name(number), refit, self._said(number), records)
         outputs = [(f"part-{group:05}.parquet", *kept_files(group)) for group in range(self.count)]
         stored = Stored.of(self.passes.encoding, self.passes.support, self.method.spec)
         said = tuple(name for (name,) in self._said(number - 1))
         write = WriteGroup(
             self._all(number - 1), said, self._change(records) <= self.method.tolerance, stored
         )
-        return self._groups(NODES, write, outputs)
+        return self._groups(NODES, write, outputs, records)
 
     def finish(self, records: Records) -> CoupleReport:
         """Write the report, and remove what only the job needed."""
@@ -88,7 +88,7 @@ class RelaxJob:
             rows=sum(record.rows for record in rows),
             bad_rows=sum(record.bad_rows for record in rows),
             nodes=sum(record.rows for record in nodes),
-            edges=self.edges.source.rows,
+            edges=sum(record.data["ends"] for record in nodes) // 2,
             status=reduce(added, (dict(record.data["status"]) for record in nodes)),
             rests=change <= self.method.tolerance,
             steps=1,
@@ -130,14 +130,23 @@ class RelaxJob:
         stage = round_name(number)
         return [(passed(stage, f"group-{group:05}"),) for group in range(self.count)]
 
-    def _groups(self, name: str, function: Function, outputs: Sequence[tuple[str, ...]]) -> Stage:
+    def _groups(
+        self, name: str, function: Function, outputs: Sequence[tuple[str, ...]], records: Records
+    ) -> Stage:
         """A task for each group of nodes."""
         tasks = tuple(Task(f"group-{group:05}", files, (group,)) for group, files in enumerate(outputs))
-        width = self.passes.encoding.width
-        rows = 2 * self.passes.support.rows // self.count
-        each = rows * 8 * (3 * width + 8) + self.edges.source.rows * 400 + self.shared.rows * 8 * width
-        formula = f"base {MEASURED.base:,} + twice a group's share of the rows, all edges, the shared rows"
-        return Stage(name, tasks, function, holding(self.passes.resources, MEASURED.base + each), formula)
+        rows, nodes = -(-self.passes.support.rows // self.count), self._nodes(records)
+        cost = relax_cost(
+            rows, self.passes.encoding.width, self.edges.count, self.shared.rows, nodes, self.count
+        )
+        return Stage(name, tasks, function, holding(self.passes.resources, cost.memory), cost.formula)
+
+    def _nodes(self, records: Records) -> int:
+        """All nodes: counted in the first round, before it as many as there may be."""
+        first = records.get(round_name(0), {})
+        if len(first) == self.count:
+            return sum(record.rows for record in first.values())
+        return sum(int(record.data["nodes"]) for record in records[SORT].values()) + 2 * self.edges.count
 
 
 def round_name(number: int) -> str:

@@ -1,6 +1,7 @@
 """`learn_rules`: fuzzy rules from rows of data. `rule_base`: a table of rules as a support."""
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,14 +17,14 @@ from torch import Tensor
 from locdist.data.columns import numbers
 from locdist.data.dataset import Columns, Dataset, checked, dataset
 from locdist.data.source import source
-from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.execute.events import Listener, Tried
 from locdist.jobs.asking.spread import pool
+from locdist.jobs.chosen import located
 from locdist.jobs.drawn import Drawn, drawn
 from locdist.jobs.request import is_number, is_whole
 from locdist.jobs.telling.rules import LearnedRules, check_place
-from locdist.jobs.telling.tuned import Trial
+from locdist.jobs.telling.tuned import Trial, smallest
 from locdist.local import fuzzy
 from locdist.local import rules as learning
 from locdist.methods.fuzzy import fuzzy_inference
@@ -92,8 +93,8 @@ def rule_base(
 
 
 def _csv(place: str | Path) -> pa.Table:
-    parent, _, name = str(place).rpartition("/")
-    with Store.at(parent or ".").open(name) as stream:
+    folder, name = located(place)
+    with folder.open(name) as stream:
         return pa.csv.read_csv(stream)
 
 
@@ -235,6 +236,8 @@ class Bench:
         started = time.monotonic()
         taught, held = self.halves
         rules = self.learned(options, taught)
+        if not math.isfinite(rules.error):
+            return Trial(options, math.inf, time.monotonic() - started)
         answers = self.method(Exact(rules.keys, rules.targets, shapes=rules.shapes), self.rows.keys[held])
         guess = answers.values.where(answers.values.isfinite(), self.rows.targets[taught].mean())
         error = (guess - self.rows.targets[held]).square().mean().sqrt().item()
@@ -242,8 +245,10 @@ class Bench:
 
     def found(self, trials: Sequence[Trial], target: str) -> LearnedRules:
         """The best candidate, learned from all rows."""
-        best = min(trials, key=lambda trial: trial.error)
-        rules, key = self.learned(dict(best.options)), self.rows.names
+        rules, key = self.learned(dict(smallest(trials).options)), self.rows.names
+        if not math.isfinite(rules.error):
+            remedy = "Are some numbers of the columns very large? Or take fewer rules, or a larger ridge."
+            raise DataError("rows that rules can be learned from", f"an error of {rules.error}", remedy)
         shape = self.method.layer.shape(key, [target])
         columns = torch.cat([rules.keys, rules.targets, rules.shapes], 1).T.numpy()
         table = pa.table(dict(zip([*key, target, *shape], map(pa.array, columns), strict=True)))

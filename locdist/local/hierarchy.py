@@ -42,12 +42,22 @@ class Levels:
 
 
 def settled(losses: Losses, levels: Levels, mu: float, tolerance: float, most: int) -> State:
-    """Rounds of local fits and means of groups, until no model changes by more than the tolerance."""
-    models = losses.solve(losses.pull, torch.zeros_like(losses.level))
-    change, rounds = float("inf"), 0
-    while change > tolerance and rounds < most:
-        counts, means = levels.drawn(models)
+    """Rounds of local fits and means of groups, until the norm of the slopes that are left, relative to the
+    pulls of the losses, is at most the tolerance, or nothing moves any more.
+    """
+    models, rounds, moved = losses.solve(losses.pull, torch.zeros_like(losses.level)), 0, True
+    counts, means = levels.drawn(models)
+    while moved and rounds < most and _left(losses, models, mu * counts, mu * means) > tolerance:
         after = losses.solve(losses.pull + mu * means, mu * counts)
-        change = float((after - models).abs().amax()) / (1 + float(models.abs().amax()))
-        models, rounds = after, rounds + 1
-    return State(models, models[:0], 1.0, rounds, 0.0, change)
+        models, rounds, moved = after, rounds + 1, not torch.equal(after, models)
+        counts, means = levels.drawn(models)
+    left = _left(losses, models, mu * counts, mu * means)
+    return State(models, models[:0], 1.0, rounds, 0.0, left)
+
+
+def _left(losses: Losses, models: Tensor, drawn: Tensor, means: Tensor) -> float:
+    """The norm of the slopes of what is minimised, over that of the pulls; 0 where it is rounding."""
+    pulled = drawn[:, None] * models
+    left = float((losses.slopes(models) + pulled - means).norm())
+    rounding = torch.finfo(models.dtype).eps * float(losses.bent(models).norm() + pulled.norm())
+    return left / (float(losses.pull.norm()) or 1.0) if left > rounding else 0.0

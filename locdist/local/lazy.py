@@ -176,7 +176,7 @@ def unsupervised(rows: Tensor, start: Tensor, steps: int) -> Tensor:
     unit = start / start.std(0).clamp(min=torch.finfo(start.dtype).tiny)
     scales = [float(2.0**power) for power in range(-1, 6)]
     best = min(scales, key=lambda scale: float(lost(scale * unit)))
-    codes = (best * unit).requires_grad_()
+    codes = (best * unit).contiguous().requires_grad_()  # as L-BFGS wants it
     descent = torch.optim.LBFGS([codes], max_iter=steps, line_search_fn="strong_wolfe")
 
     def closure() -> Tensor:

@@ -38,7 +38,9 @@ class Rows:
 
     @staticmethod
     def of(count: int, nodes: Array, features: Array, targets: Array, weights: Array | None = None) -> "Rows":
-        """Rows of `count` nodes; UsageError for what does not fit, or is not finite."""
+        """Rows of `count` nodes, less those that weigh nothing; UsageError for what does not fit, or is not
+        finite.
+        """
         places, x, y = double(nodes).long(), double(features), double(targets)
         v = torch.ones_like(y) if weights is None else double(weights)
         if x.ndim != 2 or not places.shape == y.shape == v.shape == x.shape[:1]:
@@ -49,7 +51,17 @@ class Rows:
             raise UsageError(f"nodes from 0 to {count - 1}", given, "Number them as the graph does.")
         if not (x.isfinite().all() and y.isfinite().all() and v.isfinite().all() and (v >= 0).all()):
             raise UsageError("finite rows, with weights of 0 or more", "others", "Leave such rows out.")
-        return Rows(places, x, y, v)
+        return Rows(places, x, y, v).there
+
+    @property
+    def there(self) -> "Rows":
+        """Those that weigh something."""
+        return self if (self.weights > 0).all() else self.some(self.weights > 0)
+
+    def some(self, which: Tensor) -> "Rows":
+        """Those that `which` [r] bool or [s] int64 names."""
+        parts = (self.nodes, self.features, self.targets, self.weights)
+        return Rows(*(part[which] for part in parts))
 
     def by_node(self, count: int) -> list["Rows"]:
         """The rows of each node."""
@@ -102,8 +114,9 @@ class Losses:
     @staticmethod
     def of(rows: "Rows", count: int, at: Tensor | None = None, family: Family | None = None) -> "Losses":
         """Those of the rows of each of `count` nodes: half their sum of squares, or of a family's loss the
-        second-order expansion at the parameters `at` [n, m].
+        second-order expansion at the parameters `at` [n, m]. Rows that weigh nothing are absent.
         """
+        rows = rows.there
         m = rows.features.shape[1]
         at = rows.features.new_zeros(count, m) if at is None else at
         total = rows.features.new_zeros(count, m * m + m + 1)

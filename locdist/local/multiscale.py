@@ -7,118 +7,22 @@ over unit vectors give the columns of the hat matrix of each part.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
+from math import isfinite
+from numbers import Real
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 
 from locdist.errors import UsageError, did_you_mean
 from locdist.local.bandwidths import Nearest
-from locdist.local.kernels import Kernel, log_weights
+from locdist.local.kernels import Kernel
 from locdist.local.kernels import kernel as named
-from locdist.local.layer import TILE
-from locdist.local.metrics import distances
-from locdist.local.neighborhood import Neighborhood
 from locdist.local.select import INFORMATION, Judged, golden, score
-from locdist.local.solve import WEAK, factored
+from locdist.local.sites import Regression, Sites, regress
 
-_NOTHING = 1e-24  # of its mean square: a term that is smaller around a site is 0 there
 FEWEST = 40  # neighbors where a search begins, and two for each term, as in software of GWR
-
-
-@dataclass(frozen=True, eq=False)
-class Sites:
-    """Where rows lie, and their terms.
-
-    Attributes
-    ----------
-    keys : Tensor [n, d]
-    terms : Tensor [n, c] float64
-        The columns of the linear model, that of the intercept too.
-    metric : str
-    """
-
-    keys: Tensor
-    terms: Tensor
-    metric: str = "l2"
-
-    def around(self, places: Tensor) -> Neighborhood:
-        """All sites as neighbors of some places [q, d]."""
-        away = distances(places, self.keys, self.metric)
-        return Neighborhood(away, torch.arange(len(self.keys)).expand_as(away), places)
-
-    def term(self, number: int) -> "Sites":
-        """The same with one term alone."""
-        return replace(self, terms=self.terms[:, number : number + 1])
-
-    @cached_property
-    def extent(self) -> tuple[float, float]:
-        """Half the smallest distance of two sites, and twice the largest."""
-        low, high = float("inf"), 0.0
-        for start in range(0, len(self.keys), TILE):
-            away = self.around(self.keys[start : start + TILE]).distances
-            own = torch.arange(start, start + len(away))[:, None]
-            high = max(high, float(away.max()))
-            low = min(low, float(away.scatter(1, own, float("inf")).min()))
-        return max(low**0.5 / 2, 1e-9 * high**0.5), 2 * high**0.5
-
-
-@dataclass(frozen=True, eq=False)
-class Regression:
-    """Local regressions on the terms of sites, at some places.
-
-    Attributes
-    ----------
-    coefficients : Tensor [q, c, p]
-    leverage : Tensor [q]
-        Of places that are the sites themselves, the weight of each one's target in its own value.
-    deficient : Tensor [q] bool
-        Whether they are not identified: then those of least length.
-    """
-
-    coefficients: Tensor
-    leverage: Tensor
-    deficient: Tensor
-
-
-def regress(sites: Sites, kernel: Kernel, targets: Tensor, places: Tensor | None = None) -> Regression:
-    """The local regressions of targets [n, p] on the terms of all sites, at the sites or other places.
-
-    The normal equations of a tile of places are one product, weights [t, n] times products of terms [n, *].
-    """
-    at, terms = sites.keys if places is None else places, sites.terms
-    pairs = (terms[:, :, None] * terms[:, None]).flatten(1)
-    size = terms.square().mean(0)
-    products = torch.cat([pairs, (terms[:, :, None] * targets[:, None]).flatten(1)], 1)
-    parts = []
-    for start in range(0, len(at), TILE):
-        weights = log_weights(kernel, sites.around(at[start : start + TILE])).exp_()
-        sums, c = weights @ products, terms.shape[1]
-        matrix, right = sums[:, : c * c].reshape(-1, c, c), sums[:, c * c :].reshape(len(sums), c, -1)
-        gone = matrix.diagonal(dim1=1, dim2=2) <= _NOTHING * weights.sum(1, keepdim=True) * size
-        matrix = matrix.masked_fill(gone[:, :, None] | gone[:, None], 0.0)
-        here = terms[start : start + TILE, :, None] if places is None else right[:, :, :0]
-        solved, weak = _solved(matrix, torch.cat([right, here], 2))
-        leverage = torch.zeros_like(matrix[:, 0, 0])
-        if places is None:
-            leverage = weights.diagonal(start) * (here * solved[:, :, -1:]).sum((1, 2))
-        parts.append(Regression(solved[:, :, : targets.shape[1]], leverage, weak))
-    return Regression(
-        torch.cat([part.coefficients for part in parts]),
-        torch.cat([part.leverage for part in parts]),
-        torch.cat([part.deficient for part in parts]),
-    )
-
-
-def _solved(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    factor, pivot = factored(matrix)
-    weak = ~(pivot > WEAK)
-    solved = torch.cholesky_solve(right, factor)
-    if weak.any():
-        inverse = torch.linalg.pinv(matrix[weak], rtol=WEAK, hermitian=True)
-        solved[weak] = torch.bmm(inverse, right[weak])
-    return solved, weak
 
 
 @dataclass(frozen=True)
@@ -163,9 +67,27 @@ class Backfitting:
             count: object = getattr(self, name)  # whatever users passed
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 raise UsageError(f"{name} of at least 1", repr(count), "It counts sweeps.")
-        if self.low is not None and self.high is not None and not 0 < self.low < self.high:
-            given = f"{self.low} to {self.high}"
-            raise UsageError("a range of bandwidths, from low to high", given, "Correct them.")
+        least, wanted = (0.0, "over 0") if self.fixed else (1.0, "of at least 1")
+        for name in ("low", "high"):
+            width: object = getattr(self, name)
+            if width is not None and not (_is_number(width) and width >= least and width > 0):
+                raise UsageError(f"{name}, a number {wanted}", repr(width), "Correct it, or leave it out.")
+        if self.low is not None and self.high is not None:
+            self.within(self.low, self.high)
+
+    def check(self, rows: int) -> None:
+        """UsageError for numbers of neighbors that so many rows do not have."""
+        if not self.fixed:
+            self.within(_narrowest(1, rows), rows)
+
+    def within(self, low: float, high: float) -> tuple[float, float]:
+        """The range of the bandwidths of parts: what is given, else from low to high."""
+        least = low if self.low is None else self.low
+        most = high if self.high is None else self.high if self.fixed else min(self.high, high)
+        if (self.low, self.high) != (None, None) and not least < most:
+            wanted = "bandwidths from low to a larger high" + ("" if self.fixed else ", at most all rows")
+            raise UsageError(wanted, f"{least:g} to {most:g}", "Give both, or choose others.")
+        return least, most
 
     def at(self, width: float) -> Kernel:
         """The kernel with a bandwidth."""
@@ -176,6 +98,7 @@ class Backfitting:
         regression with one bandwidth for all terms, where they begin.
         """
         fitting, state = _Fitting(self, sites), begun
+        self.check(len(sites.keys))
         if state is None:
             yield (state := fitting.first(target))
         while not (state.rests or state.number >= self.most):
@@ -193,15 +116,22 @@ class Backfitting:
             slopes, parts, error, _ = fitting.sweep(parts, error, _known(widths))
         return slopes, parts
 
-    def values(self, sites: Sites, state: "State", places: Tensor) -> Tensor:
-        """Coefficients [q, c] at other places."""
+    def elsewhere(self, sites: Sites, state: "State", places: Tensor) -> Regression:
+        """The regressions of all terms at other places, with coefficients [q, c, 1]; one that does not reach
+        a site or is not identified makes all so.
+        """
         found = [
             regress(
                 sites.term(number), self.at(width), (state.parts[:, number] + state.error)[:, None], places
             )
             for number, width in enumerate(state.widths)
         ]
-        return torch.cat([each.coefficients[:, :, 0] for each in found], 1)
+        return Regression(
+            torch.cat([each.coefficients for each in found], 1),
+            found[0].leverage,
+            torch.stack([each.deficient for each in found]).any(0),
+            torch.stack([each.reached for each in found]).all(0),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -273,7 +203,7 @@ class _Fitting:
 
         def chosen(number: int, target: Tensor) -> float:
             one = self.sites.term(number)
-            width = state.widths[number] if steady else self._best(one, target[:, 0], self.loop)
+            width = state.widths[number] if steady else self._best(one, target[:, 0], part=True)
             widths.append(width)
             return width
 
@@ -303,9 +233,10 @@ class _Fitting:
             weak |= found.deficient
         return slopes, parts, error, weak
 
-    def _best(self, sites: Sites, target: Tensor, within: Backfitting | None = None) -> float:
-        """The bandwidth of the best criterion, in the range that is given, or found."""
+    def _best(self, sites: Sites, target: Tensor, part: bool = False) -> float:
+        """The bandwidth of the best criterion, for a part in the range that is given."""
         rows, terms = sites.terms.shape
+        fixed = self.loop.fixed
 
         def judged(width: float) -> float:
             found = regress(sites, self.loop.at(width), target[:, None])
@@ -313,12 +244,13 @@ class _Fitting:
             said = Judged(left.square(), found.leverage, found.leverage)
             return score(said, target, self.loop.criterion, rows, False).value
 
-        low, high = self.sites.extent if self.loop.fixed else (_narrowest(terms, rows), float(rows))
-        if within is not None:
-            low, high = within.low or low, within.high or high
-        return golden(
-            judged, low, min(high, rows) if not self.loop.fixed else high, whole=not self.loop.fixed
-        )
+        low, high = self.sites.extent if fixed else (_narrowest(terms, rows), float(rows))
+        low, high = self.loop.within(low, high) if part else (low, high)
+        return golden(judged, low, high, whole=not fixed)
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return not isinstance(value, bool) and isinstance(value, Real) and isfinite(value)
 
 
 def _known(widths: tuple[float, ...]) -> Callable[[int, Tensor], float]:

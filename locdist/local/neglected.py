@@ -24,6 +24,7 @@ from locdist.local.neighborhood import Neighborhood
 
 DRAWN = 10_000  # rows of a sample
 CHANCE = 1e-6  # that the mass of one query is larger than its bound
+_REMEDY = "Leave `neglected` out."
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +54,27 @@ class Sampled(Protocol):
         """`DRAWN` rows, or all: always the same ones."""
 
 
+def check_neglected(kernel: Kernel, weighted: bool) -> None:
+    """UsageError where a row beyond the neighbors may weigh more than they do."""
+    if kernel.adaptive or kernel.needs:
+        wanted = (
+            "a kernel of the distance of the search and of a bandwidth that is one, to bound what it neglects"
+        )
+        given = (
+            "a bandwidth that neighbors set"
+            if kernel.adaptive
+            else f"one of {', '.join(sorted(kernel.needs))}"
+        )
+        raise UsageError(wanted, f"{kernel.name!r}, {given}", _REMEDY)
+    if weighted:
+        raise UsageError("rows of one weight, to bound what a kernel neglects", "row weights", _REMEDY)
+
+
 def sample_of(index: object, kernel: Kernel) -> Sample:
     """What `neglected` needs of an index; UsageError where it cannot be told."""
-    remedy = "Leave `neglected` out."
-    if kernel.adaptive:
-        wanted = "a kernel whose bandwidth is a distance, for the mass that is neglected"
-        raise UsageError(wanted, f"{kernel.name!r} with a bandwidth that neighbors set", remedy)
     if not isinstance(index, Sampled):
-        raise UsageError("an index that has a sample of its rows", type(index).__name__, remedy)
-    if index.sample.rows.row_weights is not None:
-        raise UsageError("rows of one weight, for the mass that is neglected", "row weights", remedy)
+        raise UsageError("an index that has a sample of its rows", type(index).__name__, _REMEDY)
+    check_neglected(kernel, index.sample.rows.row_weights is not None)
     return index.sample
 
 

@@ -20,7 +20,7 @@ class Links:
     Attributes
     ----------
     graph : Graph
-        With every edge both ways.
+        With each of them both ways.
     heads, tails : Tensor [e]
         Nodes.
     weights : Tensor [e] float64
@@ -34,14 +34,16 @@ class Links:
     @staticmethod
     def of(graph: Graph) -> "Links":
         """Those of a graph, whichever way its edges lead: of two between the same nodes the larger weight
-        counts; an edge from a node to itself does not.
+        counts; an edge from a node to itself, or of weight 0, does not.
         """
         if len(graph) != graph.nodes or not (graph.weights >= 0).all():
             given = f"{len(graph)} rows, {graph.nodes} nodes, or a weight below 0"
             raise UsageError("a graph whose weights are 0 or more", given, "Leave such edges out.")
-        both = graph.symmetrized("union")
-        once = (both.heads < both.ends) & (both.weights > 0)
-        return Links(both, both.heads[once], both.ends[once], both.weights[once])
+        both = graph.symmetrized("union").edges
+        both = both.some((both.heads != both.tails) & (both.weights > 0))
+        once = both.some(both.heads < both.tails)
+        kept = Graph.of_sorted(both, len(graph), len(graph))
+        return Links(kept, once.heads, once.tails, once.weights)
 
     @cached_property
     def incidence(self) -> Graph:
@@ -169,21 +171,36 @@ class NodeModels:
     family: Family | None = None
 
     def predict(self, nodes: Array, features: Array) -> Answers:
-        """The predictions [q, 1] of rows with features [q, d] at nodes [q]; EMPTY where the node is -1."""
+        """The predictions [q, 1] of rows with features [q, d] at nodes [q]; EMPTY where the node is -1,
+        NOT_FINITE where they overflow.
+        """
         places, x = double(nodes).long(), double(features)
-        values, status = self.values.nan_to_num(), self.status
+        values = self.values.nan_to_num()
         design = with_intercept(x, self.intercept)
         if design.ndim != 2 or design.shape[1] != values.shape[1]:
             width = values.shape[1] - self.intercept
             raise UsageError(f"features [q, {width}]", f"shape {list(x.shape)}", "Use the same ones.")
-        known = places >= 0
         eta = (design * values[places.clamp(min=0)]).sum(1, keepdim=True)
-        found = Answers(
-            eta if self.family is None else self.family.mean(eta),
-            torch.where(known, status[places.clamp(min=0)], int(Status.EMPTY)).to(torch.int8),
-        )
-        found = found.refuse(found.status >= int(Status.EMPTY), Status.EMPTY)
-        return found.refuse(~x.isfinite().all(1), Status.BAD_QUERY)
+        mean = eta if self.family is None else self.family.mean(eta)
+        return answered(mean, places, self.status, x)
+
+
+def answered(values: Tensor, places: Tensor, status: Tensor, features: Tensor) -> Answers:
+    """What models say of rows, with the statuses of models and rows.
+
+    Parameters
+    ----------
+    values : Tensor [q, p]
+    places : Tensor [q]
+        The node of each row; -1 for none.
+    status : Tensor [n]
+        Of each node's model.
+    features : Tensor [q, d]
+    """
+    told = torch.where(places >= 0, status[places.clamp(min=0)], int(Status.EMPTY)).to(torch.int8)
+    found = Answers(values, told).without_value(told >= int(Status.EMPTY))
+    broken = (told < int(Status.EMPTY)) & ~values.isfinite().all(1)
+    return found.refuse(broken, Status.NOT_FINITE).refuse(~features.isfinite().all(1), Status.BAD_QUERY)
 
 
 def with_intercept(features: Tensor, intercept: bool) -> Tensor:

@@ -27,9 +27,9 @@ def heard(graph: Graph, said: Tensor) -> tuple[Tensor, Tensor]:
     graph : Graph
         The edges out of some nodes.
     said : Tensor [m, r, p]
-        nan for nodes that say nothing.
+        Of nodes that say nothing not finite.
     """
-    spoke = ~said.flatten(1).isnan().any(1)
+    spoke = said.flatten(1).isfinite().all(1)
     weight = graph.times(spoke[:, None].double())[:, 0]
     total = graph.times(said.flatten(1).masked_fill(~spoke[:, None], 0.0))
     mean = total / weight.where(weight > 0, torch.nan)[:, None]
@@ -50,7 +50,7 @@ class Relaxed:
     strength: float
 
     def refit(self, own: Rows, shared: Tensor, told: Tensor, weight: float) -> Any:
-        """The estimator of a node, or None where there is nothing to fit it on.
+        """The estimator of a node, or None where there is nothing to fit it on, or its fit raises an error.
 
         Parameters
         ----------
@@ -77,13 +77,24 @@ class Relaxed:
         if self.model.classifies and (targets[used] == targets[used][0]).all():
             return Constant(int(targets[used][0]))
         parts = (features[used].numpy(), targets[used].numpy(), weights[used].numpy())
-        return self.model.fresh().fit(parts[0], parts[1], sample_weight=parts[2])
+        fitted = self.model.fresh()
+        try:
+            fitted.fit(parts[0], parts[1], sample_weight=parts[2])
+        except (ValueError, ArithmeticError):
+            return None
+        return fitted
 
     def ask(self, fitted: Any, features: Tensor, width: int) -> Tensor:
-        """What an estimator says of rows [q, p]; nan without one."""
+        """What an estimator says of rows [q, p]; nan without one, and where it raises an error."""
         found = features.new_full((len(features), width), torch.nan)
         if fitted is None or not len(features):
             return found
+        try:
+            return self._told(fitted, features, found)
+        except (ValueError, ArithmeticError):
+            return found
+
+    def _told(self, fitted: Any, features: Tensor, found: Tensor) -> Tensor:
         if not self.model.classifies:
             return torch.as_tensor(fitted.predict(features.numpy())).double().reshape(-1, 1)
         if isinstance(fitted, Constant):
@@ -99,11 +110,13 @@ class Constant:
     code: int
 
 
-def statuses(rows: Tensor, said: Tensor, settled: bool) -> Tensor:
-    """A `Status` [n] of each node, from its number of rows and what it says of shared ones: EMPTY for nodes
-    that nobody reached, LOW_SUPPORT without rows of its own.
+def statuses(rows: Tensor, drawn: Tensor, said: Tensor, settled: bool) -> Tensor:
+    """A `Status` [n] of each node, from its number of rows, the weight of its neighbors and what it says of
+    shared rows: EMPTY for nodes that nobody reached, NOT_FINITE where a fit on something has said nothing,
+    LOW_SUPPORT without rows of its own.
     """
     status = torch.full(rows.shape, int(Status.OK if settled else Status.NOT_CONVERGED))
     status = torch.where(rows == 0, status.clamp(min=int(Status.LOW_SUPPORT)), status)
-    silent = said.flatten(1).isnan().any(1)
-    return status.masked_fill(silent, int(Status.EMPTY)).to(torch.int8)
+    silent = ~said.flatten(1).isfinite().all(1)
+    why = torch.where((rows > 0) | (drawn > 0), int(Status.NOT_FINITE), int(Status.EMPTY))
+    return torch.where(silent, why, status).to(torch.int8)

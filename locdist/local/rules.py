@@ -180,7 +180,8 @@ class Fit:
             right.append(terms.mT @ heights)
         gram = torch.stack(products).sum(0) / len(self.rows)
         gram.diagonal().add_(self.ridge)
-        found: Tensor = torch.linalg.solve(gram, torch.stack(right).sum(0) / len(self.rows))
+        # of a system that overflowed or has no solution come numbers that are not finite, and so is the error
+        found: Tensor = torch.linalg.solve_ex(gram, torch.stack(right).sum(0) / len(self.rows)).result
         return found
 
     def loss(self, premise: Premise, found: Tensor) -> Tensor:
@@ -190,13 +191,15 @@ class Fit:
             return torch.stack(parts).sum() / len(self.rows)
 
     def refined(self, start: Premise, steps: int) -> Premise:
-        """Memberships that leave less error; sizes stay positive, as their logarithms move."""
+        """The memberships of the least error on the way; sizes stay positive, as their logarithms move."""
         centers = start.centers.clone().requires_grad_()
         logs = start.sizes.log().requires_grad_()
         descent = torch.optim.LBFGS([centers, logs], max_iter=steps, line_search_fn="strong_wolfe")
+        best, least = start, torch.inf
 
         def closure() -> float:
             # at the best consequents the error does not change with them: the gradient need not follow
+            nonlocal best, least
             descent.zero_grad()
             now = Premise(centers, logs.exp())
             found, total = self.consequents(now), 0.0
@@ -204,10 +207,13 @@ class Fit:
                 part = self._squares(Premise(centers, logs.exp()), found, *block) / len(self.rows)
                 part.backward()  # type: ignore[no-untyped-call]
                 total += part.item()
-            return total + self.ridge * found.square().sum().item()
+            total += self.ridge * found.square().sum().item()
+            if total < least:  # never where it is no number
+                best, least = Premise(centers.detach().clone(), logs.detach().exp()), total
+            return total
 
         descent.step(closure)  # type: ignore[no-untyped-call]
-        return Premise(centers.detach(), logs.detach().exp())
+        return best
 
     def _squares(self, premise: Premise, found: Tensor, rows: Tensor, heights: Tensor) -> Tensor:
         return (heights - self.terms(rows, premise) @ found).square().sum()

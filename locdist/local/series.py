@@ -91,14 +91,10 @@ class Windows:
         Series; nan where nothing is known. A window with nan in it, or in what followed, is nobody's
         neighbor.
     delays : Delays
-    hidden : Tensor [q, 2] int64, optional
-        Of each query the times [first, last) that it must not know: windows with one of them, in key or
-        targets, are not its neighbors. Queries are as many of each series, one series after the other.
     """
 
     values: Tensor
     delays: Delays
-    hidden: Tensor | None = None
     metric = "l2"
     apart = True  # features are the keys as they are
 
@@ -114,7 +110,9 @@ class Windows:
         return self.delays.compared(self._embedded[0])
 
     def search(self, queries: Tensor, k: int, own: Tensor | None) -> Neighborhood:
-        """The k nearest windows of each query's series; `own` is their number in all series."""
+        """The k nearest windows of each query's series; `own` is their number in all series. Queries are as
+        many of each series, one series after the other.
+        """
         keys, known = self._compared, self._embedded[2]
         series, count, width = keys.shape
         asked = queries.double().reshape(series, -1, width)
@@ -126,23 +124,12 @@ class Windows:
             some = slice(start, start + size)
             away = torch.cdist(asked[:, some], keys, compute_mode="donot_use_mm_for_euclid_dist").square_()
             near = ids.expand_as(away)
-            if self.hidden is not None:
-                near = near.masked_fill(self._knows(some), -1)
             if mine is not None:
                 near = near.masked_fill(near == mine[:, some, None], -1)
             found = smallest(away.flatten(0, 1), near.flatten(0, 1), k)
             parts.append([each.reshape(series, -1, k) for each in found])
         distances, rows = (torch.cat(each, 1).flatten(0, 1) for each in zip(*parts, strict=True))
         return Neighborhood(distances, rows, queries)
-
-    def _knows(self, some: slice) -> Tensor:
-        """Which windows have something hidden in them, for some queries of each series [s, o, w]."""
-        assert self.hidden is not None
-        hidden = self.hidden.reshape(len(self.values), -1, 2)[:, some]
-        first = torch.arange(self._embedded[0].shape[1])
-        last = first + self.delays.width - 1 + self.delays.far
-        late: Tensor = last >= hidden[:, :, :1]
-        return late & (first < hidden[:, :, 1:])
 
     def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
         """What is needed of the neighbors."""
@@ -211,31 +198,21 @@ class Forecast:
         ahead = tuple(range(1, steps + 1)) if self.direct else (1,)
         return Delays(self.order, self.lag, ahead, self.decay)
 
-    def __call__(
-        self, values: Tensor, steps: int, ends: Tensor | None = None, hidden: Tensor | None = None
-    ) -> Path:
+    def __call__(self, values: Tensor, steps: int, ends: Tensor | None = None) -> Path:
         """What follows the values of series [s, n].
 
         Parameters
         ----------
         values : Tensor [s, n] float64
         steps : int
-        ends : Tensor [o], optional
-            The times of the newest values of the windows that are asked, of each series; the last one by
-            default.
-        hidden : Tensor [s o, 2], optional
-            As in `Windows`.
-
-        Returns
-        -------
-        Path
-            Of s o windows, one series after the other.
+        ends : Tensor [s] int64, optional
+            The time of the newest value of the window that is asked, of each series; the last one by default.
         """
         delays = self.delays(steps)
-        index = Windows(values, delays, hidden)
-        ends = torch.tensor([values.shape[1] - 1]) if ends is None else ends
+        index = Windows(values, delays)
+        ends = torch.full((len(values),), values.shape[1] - 1) if ends is None else ends
         at = ends[:, None] + torch.arange(1 - delays.width, 1)
-        window = values[:, at.clamp(min=0)].masked_fill((at < 0)[None], torch.nan).flatten(0, 1)
+        window = values.gather(1, at.clamp(min=0)).masked_fill(at < 0, torch.nan)
         if self.direct:
             found = self._asked(index, window)
             return Path(found.values, found.status[:, None].expand_as(found.values))

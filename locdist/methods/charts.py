@@ -55,15 +55,28 @@ class Logifold:
         if isinstance(accuracy, bool) or not 0 < accuracy <= 1:
             raise UsageError("an accuracy over 0 and at most 1", repr(accuracy), "0.95 is usual.")
         votes, domains = self._votes(double(features))
-        found = charts.thresholds_for(votes, domains, double(labels).long(), accuracy)
+        known, count = double(labels), votes.shape[2]
+        if known.shape != votes.shape[1:2] or not torch.isin(known, torch.arange(count).double()).all():
+            given = f"shape {list(known.shape)}, or others"
+            raise UsageError(
+                f"labels [{votes.shape[1]}], whole numbers from 0 to {count - 1}",
+                given,
+                "Number the classes.",
+            )
+        found = charts.thresholds_for(votes, domains, known.long(), accuracy)
         return replace(self, thresholds=tuple(found.tolist()))
 
     def _votes(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities [c, q, k], and domains [c, q]."""
         rows = x.numpy()
         votes = torch.stack([torch.as_tensor(each.predict_proba(rows)).double() for each in self.models])
-        shares = [torch.ones(len(x)) if each is None else each(rows) for each in self.domains]
-        return votes, torch.stack([torch.as_tensor(share).double() for share in shares])
+        told = [torch.ones(len(x)) if each is None else each(rows) for each in self.domains]
+        shares = [torch.as_tensor(share).double() for share in told]
+        for number, share in enumerate(shares):
+            if share.shape != (len(x),) or not ((share >= 0) & (share <= 1)).all():
+                given = f"others, or shape {list(share.shape)}, of domain {number}"
+                raise UsageError(f"shares [{len(x)}] from 0 to 1", given, "Scale what the domain returns.")
+        return votes, torch.stack(shares)
 
 
 def logifold(
@@ -83,7 +96,7 @@ def logifold(
     domains : list of callable or None, optional
         Rows [q, d] to shares [q] from 0 to 1: how far each row belongs to the chart.
     thresholds : float, or one for each
-        From 0 to 1.
+        From 0 to 1; infinite for a chart that never votes alone.
 
     Returns
     -------
@@ -99,4 +112,9 @@ def logifold(
     if not models or not len(models) == len(parts) == len(each) or len(names) != 1:
         given = f"{len(models)} models of {len(names)} sets of classes, {len(parts)}, {len(each)}"
         raise UsageError("models of the same classes, a domain and a threshold each", given, "Align them.")
+    if not all(0 <= threshold <= 1 or threshold == float("inf") for threshold in each):
+        given = ", ".join(map(repr, each))
+        raise UsageError(
+            "thresholds from 0 to 1", given, "A certainty is a probability; 0 lets a chart vote."
+        )
     return Logifold(tuple(models), parts, tuple(map(float, each)))

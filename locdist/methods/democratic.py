@@ -82,7 +82,7 @@ def dem_learn(
     ridge, intercept
         As in `gtvmin`.
     tolerance : float
-        Largest change of a parameter in a round, relative to 1 and the largest one.
+        Of the norm of the slopes of what is minimized, relative to the pulls X'y, at which devices rest.
     rounds : int
         At most.
 

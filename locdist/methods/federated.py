@@ -1,5 +1,6 @@
 """Estimators of many owners that learn from each other by what they say of shared rows."""
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,11 +9,11 @@ import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
-from locdist.local.answers import Answers, Status
+from locdist.local.answers import Answers
 from locdist.local.estimated import Estimated
 from locdist.local.graph import Graph
 from locdist.local.losses import Array, Rows, double
-from locdist.local.network import Links
+from locdist.local.network import Links, answered
 from locdist.local.parametric import Named
 from locdist.local.relaxed import Relaxed, heard, statuses
 
@@ -66,9 +67,9 @@ class FedRelax:
             given = f"shape {list(common.shape)}"
             raise UsageError(f"shared rows [s, {rows.features.shape[1]}], at least one", given, "Give some.")
         own, links = rows.by_node(len(graph)), Links.of(graph).graph
-        width = int(rows.targets.max()) + 1 if self.refit.model.classifies and len(nodes) else 1
+        width = int(rows.targets.max()) + 1 if self.refit.model.classifies and len(rows.targets) else 1
         said = torch.full((len(graph), len(common), width), torch.nan, dtype=torch.float64)
-        change, number, fitted = float("inf"), 0, list[Any]()
+        change, number, fitted, weight = float("inf"), 0, list[Any](), said.new_zeros(len(graph))
         while number <= self.rounds and change > self.tolerance:
             told, weight = heard(links, said)
             fitted = [
@@ -77,7 +78,8 @@ class FedRelax:
             ]
             after = torch.stack([self.refit.ask(one, common, width) for one in fitted])
             change, said, number = largest_change(said, after), after, number + 1
-        status = statuses(torch.tensor([len(mine.nodes) for mine in own]), said, change <= self.tolerance)
+        counts = torch.bincount(rows.nodes, minlength=len(graph))
+        status = statuses(counts, self.refit.strength * weight, said, change <= self.tolerance)
         return NodeEstimators(self.refit, tuple(fitted), status, said, number - 1, change)
 
 
@@ -89,7 +91,7 @@ class NodeEstimators:
     ----------
     refit : Relaxed
     fitted : sequence
-        One for each node; None where there is none.
+        One for each node; None where there is none, or its fit raised an error (NOT_FINITE).
     status : Tensor [n] int8
     said : Tensor [n, s, p]
         What they say of the shared rows.
@@ -106,17 +108,19 @@ class NodeEstimators:
     change: float
 
     def predict(self, nodes: Array, features: Array) -> Answers:
-        """What the estimators of nodes [q] say of features [q, d]: numbers [q, 1], or shares of classes."""
+        """What the estimators of nodes [q] say of features [q, d]: numbers [q, 1], or shares of classes.
+
+        EMPTY where the node is -1, NOT_FINITE where an estimator raises an error, or its numbers are not
+        finite.
+        """
         places, x = double(nodes).long(), double(features)
         values = torch.full((len(x), self.said.shape[2]), torch.nan, dtype=torch.float64)
-        finite = x.isfinite().all(1)
-        for node in torch.unique(places[(places >= 0) & finite]).tolist():
-            here = ((places == node) & finite).nonzero()[:, 0]
+        usable = ((places >= 0) & x.isfinite().all(1)).nonzero()[:, 0]
+        order = usable[places[usable].argsort(stable=True)]
+        asked, counts = torch.unique_consecutive(places[order], return_counts=True)
+        for node, here in zip(asked.tolist(), torch.split(order, counts.tolist()), strict=True):
             values[here] = self.refit.ask(self.fitted[node], x[here], values.shape[1])
-        known = places >= 0
-        status = torch.where(known, self.status[places.clamp(min=0)], int(Status.EMPTY)).to(torch.int8)
-        found = Answers(values, status)
-        return found.refuse(status >= int(Status.EMPTY), Status.EMPTY).refuse(~finite, Status.BAD_QUERY)
+        return answered(values, places, self.status, x)
 
 
 def fed_relax(estimator: Any, strength: float = 1.0, tolerance: float = 1e-6, rounds: int = 100) -> FedRelax:
@@ -131,7 +135,8 @@ def fed_relax(estimator: Any, strength: float = 1.0, tolerance: float = 1e-6, ro
     ----------
     estimator : object
         With scikit-learn's `fit(X, y, sample_weight)` and `predict(X)`; one with `predict_proba` has classes,
-        and is fitted on shared rows once for each class, weighted by its share.
+        and is fitted on shared rows once for each class, weighted by its share. A node whose fit raises an
+        error is NOT_FINITE, and silent.
     strength : float
     tolerance : float
         Largest change of what nodes say of shared rows at which they rest.
@@ -147,6 +152,11 @@ def fed_relax(estimator: Any, strength: float = 1.0, tolerance: float = 1e-6, ro
     Jung, *Plug In and Learn: Federated Intelligence over a Smart Grid of Models*, arXiv 2302.04363.
     """
     check_rounds(strength, tolerance, rounds)
+    taken = inspect.signature(estimator.fit).parameters
+    if "sample_weight" not in taken:
+        given = f"{type(estimator).__name__}, whose fit takes {', '.join(taken) or 'nothing'}"
+        remedy = "Choose another one, or wrap it in a class whose fit does."
+        raise UsageError("an estimator whose fit takes sample_weight", given, remedy)
     return FedRelax(Relaxed(Estimated.of(estimator), strength), tolerance, rounds)
 
 

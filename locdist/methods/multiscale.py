@@ -62,8 +62,8 @@ def mgwr(
     criterion : {"aicc", "aic", "bic", "gcv"}
         Of the bandwidth of a part, which golden section minimises.
     low, high : float, optional
-        The range of the bandwidths of parts; by default 42 neighbors to all, or half the smallest distance to
-        twice the largest.
+        The range of the bandwidths of parts, at least one neighbor or a distance over 0; by default 42
+        neighbors to all, or half the smallest distance to twice the largest.
     tolerance : float
         It rests where a sweep changes the parts by less: sqrt(Σ_ij (Δ x_ij β_ij)² / n / Σ_i ŷ_i²).
     sweeps : int

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 from pydantic import (
     AfterValidator,
     BeforeValidator,
+    ConfigDict,
     Discriminator,
     Field,
     PlainValidator,
@@ -90,6 +91,14 @@ class Shares(Section):
     """Kernels and their weights."""
 
 
+class Chosen(Section):
+    """The section of a method, whose fields are described where they are made: pydantic would search the
+    sources of all modules for the text below them, a second at each start.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+
 ALL = "all"  # k=None: a file has no other word for it, as null is what is not said
 
 # Parameters of which the annotation says less than is known.
@@ -132,7 +141,7 @@ def _section(name: str, maker: Callable[..., Method]) -> type[Section]:
     fields["own"] = (bool | None, Field(default=None, description=_OWN))
     fields["map"] = (str | None, Field(default=None, description=_MAP))
     fields["intervals"] = (list[list[float]] | None, Field(default=None, description=_INTERVALS))
-    return create_model(name, __base__=Section, __doc__=_summary(maker), **fields)
+    return create_model(name, __base__=Chosen, __doc__=_summary(maker), **fields)
 
 
 def _summary(maker: Callable[..., Method]) -> str:

@@ -8,12 +8,13 @@ from locdist.data.dataset import Dataset
 from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.jobs.coupling.edges import ENDS, is_graph
 from locdist.jobs.gwr import split
 from locdist.jobs.predict import check_most, check_support
 from locdist.pipeline.choices import made
 from locdist.pipeline.meaning import READ, outs, scored
 from locdist.pipeline.mistakes import Mistake, Path
-from locdist.pipeline.networks import Apply
+from locdist.pipeline.networks import Apply, Couple
 from locdist.pipeline.sections import Evaluate, File, Forecast, Label, Neighbors, Own, Predict, Transform
 from locdist.pipeline.supports import Rows, Support
 from locdist.plan.manifest import check_folder, check_kind
@@ -69,6 +70,8 @@ class Inputs:
             if isinstance(content, Predict | Neighbors | Apply):
                 found += self._kept((*path, "keep"), content.keep, content.queries or self.file.queries)
             elif isinstance(content, Own):
+                if isinstance(content, Couple):
+                    found += self._linked(path, content)
                 if content.support is not None:
                     found += self._roles((*path, "support"), content.support)
                 found += self._kept((*path, "keep"), content.keep, content.support or self.file.support)
@@ -141,6 +144,21 @@ class Inputs:
         named |= {role: (name,) for role, name in single.items() if name is not None}
         for role, columns in named.items() if names is not None else ():
             yield from _missing((*path, role), f"a column of the support as its {role}", columns, names or [])
+
+    def _linked(self, path: Path, content: Couple) -> Iterator[Mistake]:
+        """The columns of edges, and the roles without which rows are of no node."""
+        place = self.place(content.edges)
+        table = content.edges.path is not None and (isinstance(place, list) or not is_graph(place))
+        names = self._names(content.edges) if table else None
+        if names is not None:
+            wanted = "a column of the edges"
+            yield from _missing(
+                (*path, "ends" if content.ends else "edges"), wanted, content.ends or ENDS, names
+            )
+        support = content.support or self.file.support
+        if support is not None and (support.id is None or len(support.target) != 1):
+            given = f"id {support.id!r}, target {list(support.target)}"
+            yield Mistake((*path, "support"), "an id, and one target", given, "Name the columns.")
 
     def _kept(
         self, path: Path, keep: tuple[str, ...] | None, rows: Rows | Support | None

@@ -82,6 +82,8 @@ class Rows:
         weight of zero hides.
         """
         asked = ids.numpy().reshape(-1)
+        if len(asked) and asked.max() >= len(self):
+            raise IndexError(f"row {asked.max()} of {len(self)}")
         if len(self.shards) == 1:
             values: NDArray[Any] = np.take(self.shards[0][column], asked, axis=0, mode="clip")
         else:

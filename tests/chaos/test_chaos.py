@@ -12,7 +12,7 @@ from tests.chaos.__main__ import arena
 from tests.chaos.arena import Arena, Calm, prepare
 from tests.chaos.rounds import TASKS, Outcome, Round, planned, table
 from tests.system import generated
-from tests.system.clusters import WORKERS, Cluster, Machine, until
+from tests.system.clusters import WORKERS, Machine, until
 
 ROUNDS = [
     Round("local", "driver", 0.4, True),
@@ -55,10 +55,10 @@ def calms() -> list[Calm]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["local", "ray", "dask"])
-def test_ctrl_c_in_a_terminal_stops_and_the_same_continues(name: str, place: Path, tmp_path: Path) -> None:
-    """It reaches all processes of the terminal, those of a cluster that the driver started too."""
-    cluster = own(name)
+def test_ctrl_c_in_a_terminal_stops_and_the_same_continues(place: Path, tmp_path: Path) -> None:
+    """It reaches all processes of the terminal; tests/system/test_clusters.py does it to clusters."""
+    cluster = Machine()
+    cluster.options = {"name": "local", "workers": WORKERS, "processes": True}
     opened = Arena(cluster, place, tmp_path)
     try:
         play = opened.begun({})
@@ -72,14 +72,6 @@ def test_ctrl_c_in_a_terminal_stops_and_the_same_continues(name: str, place: Pat
         until(lambda: not play.left(), 30)
     finally:
         opened.close()
-
-
-def own(name: str) -> Cluster:
-    """A cluster that each driver starts for itself."""
-    pytest.importorskip({"dask": "distributed"}.get(name, name) if name != "local" else "locdist")
-    cluster = Machine()
-    cluster.options = {"name": name, "workers": WORKERS} | ({"processes": True} if name == "local" else {})
-    return cluster
 
 
 def test_rounds_come_from_the_seed_and_are_spread() -> None:

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeRegressor
 
 import locdist as ld
@@ -171,6 +172,105 @@ def test_no_step_goes_further_down(coupling: str, family: str):
             assert value(found.values.numpy() + size * step) >= here - 1e-9
 
 
+@pytest.mark.parametrize("coupling", ["norm", "squared"])
+def test_what_weighs_nothing_connects_nobody_and_is_no_row(coupling: str):
+    """A node at an edge of weight 0, one of rows of weight 0 beside a neighbor, one of such rows alone."""
+    graph = ld.Graph.of_pairs([0, 0], [1, 2], [0.0, 1.0], nodes=4)
+    some = OWNERS < 1
+    owners = np.concatenate([OWNERS[some], [2, 2, 3]])
+    x, y = np.vstack([FEATURES[some], FEATURES[:3]]), np.append(TARGETS[some], [-1.0, 2.0, -3.0])
+    weights = np.append(np.ones(some.sum()), np.zeros(3))
+    for family in ("linear", "poisson"):
+        targets = np.where(
+            weights > 0, np.abs(y), y
+        )  # no counts are below 0; those that weigh nothing may be
+        found = ld.gtvmin(1.0, coupling, family, ridge=0.1)(graph, owners, x, targets, weights)
+        names = [Status(code).name for code in found.status.tolist()]
+        assert names == ["OK", "EMPTY", "LOW_SUPPORT", "EMPTY"]
+        assert found.rows.tolist() == [EACH, 0, 0, 0]
+        assert found.values[[1, 3]].isnan().all()
+    relaxed = ld.fed_relax(Ridge())(graph, owners, x, y, SHARED, weights)
+    assert [Status(code).name for code in relaxed.status.tolist()] == names
+
+
+def test_an_edge_to_oneself_draws_nobody():
+    loops = ld.Graph.of_pairs([0, 0, 1], [1, 0, 1], [1.0, 9.0, 9.0], nodes=2)
+    plain, some = ld.Graph.of_pairs([0], [1], nodes=2), OWNERS < 2
+    found = [
+        ld.fed_relax(Ridge(), 3.0)(graph, OWNERS[some], FEATURES[some], TARGETS[some], SHARED).said
+        for graph in (loops, plain)
+    ]
+    torch.testing.assert_close(*found)
+
+
+class Picky(Ridge):
+    """Refuses targets and rows that are large."""
+
+    def fit(self, X: object, y: object, sample_weight: object = None) -> "Picky":
+        if np.max(y) > 50:
+            raise ValueError("too large")
+        return super().fit(X, y, sample_weight)
+
+    def predict(self, X: object) -> object:
+        if np.max(X) > 500:
+            raise ValueError("too far")
+        return super().predict(X) * np.where(np.max(X, 1) > 50, np.inf, 1.0)
+
+
+def test_a_fit_that_fails_and_numbers_that_overflow_are_told():
+    graph = ld.Graph.of_pairs([0, 1], [1, 2], nodes=4)
+    owners, y = np.minimum(OWNERS, 3), np.where(OWNERS == 1, 100.0, TARGETS)
+    rows = owners < 3
+    relaxed = ld.fed_relax(Picky())(graph, owners[rows], FEATURES[rows], y[rows], SHARED)
+    assert [Status(code).name for code in relaxed.status.tolist()] == ["OK", "NOT_FINITE", "OK", "EMPTY"]
+    alone = ld.fed_relax(Picky(), 0.0)(graph, owners[rows], FEATURES[rows], y[rows], SHARED)
+    torch.testing.assert_close(relaxed.said, alone.said, equal_nan=True)  # who says nothing draws nobody
+    x = np.ones((7, WIDTH)) * np.array([1, 100, 1000, 1, 1, 1, np.nan])[:, None]
+    found = relaxed.predict([0, 0, 2, 1, 3, -1, 0], x)
+    told = ["OK", "NOT_FINITE", "NOT_FINITE", "NOT_FINITE", "EMPTY", "EMPTY", "BAD_QUERY"]
+    assert [Status(code).name for code in found.status.tolist()] == told
+    assert found.values[:, 0].isnan().tolist() == [False] + [True] * 6
+    many = ld.gtvmin(family="poisson", ridge=0.1)(GRAPH, OWNERS, FEATURES, np.ceil(np.exp(TARGETS)))
+    slopes = many.values[0, 1:].numpy()
+    counts = many.predict([0, 0], np.stack([0 * slopes, 800 * slopes / (slopes @ slopes)]))
+    assert counts.status.tolist() == [0, int(Status.NOT_FINITE)]
+    assert counts.values[:, 0].isnan().tolist() == [False, True]
+    with pytest.raises(UsageError, match="sample_weight"):
+        ld.fed_relax(KNeighborsRegressor())
+
+
+def test_answers_do_not_depend_on_the_order_of_the_queries():
+    found = ld.fed_relax(DecisionTreeRegressor(max_depth=3, random_state=0), rounds=2)(
+        GRAPH, OWNERS, FEATURES, TARGETS, SHARED
+    )
+    order = np.random.default_rng(4).permutation(len(OWNERS))
+    answers = found.predict(OWNERS[order], FEATURES[order]).values
+    for node in range(NODES):
+        mine = OWNERS[order] == node
+        np.testing.assert_array_equal(answers[mine, 0], found.fitted[node].predict(FEATURES[order][mine]))
+
+
+def test_devices_that_creep_do_not_rest():
+    """Where groups pull hard each round is a small step: slopes tell how far it is."""
+    groups, mu = np.zeros((1, NODES), int), 1e6
+    one = ld.dem_learn(mu, intercept=False, tolerance=1e-4, rounds=20)(groups, OWNERS, FEATURES, TARGETS)
+    assert set(one.status.tolist()) == {int(Status.NOT_CONVERGED)}
+    for found, method in (
+        (one, 1e6),
+        (ld.dem_learn(30.0, intercept=False)(groups, OWNERS, FEATURES, TARGETS), 30.0),
+    ):
+        at = found.values.numpy()
+        left, pulls = method / NODES * (at - at.mean(0)), np.zeros_like(at)
+        for node in range(NODES):
+            own = node == OWNERS
+            left[node] += FEATURES[own].T @ (FEATURES[own] @ at[node] - TARGETS[own])
+            pulls[node] = FEATURES[own].T @ TARGETS[own]
+        assert found.residual == pytest.approx(
+            np.linalg.norm(left) / np.linalg.norm(pulls), rel=1e-3, abs=1e-12
+        )
+    assert not found.status.any()
+
+
 def test_a_round_too_few_is_told():
     found = ld.gtvmin(1.0, rounds=1)(GRAPH, OWNERS, FEATURES, TARGETS)
     assert set(found.status.tolist()) == {int(Status.NOT_CONVERGED)}
@@ -257,3 +357,21 @@ def test_what_does_not_fit_is_refused():
     assert coupled_method(method.spec) == method
     with pytest.raises(UsageError, match="same classes"):
         ld.logifold([CHARTS[0], LinearRegression()])
+
+
+def test_charts_refuse_what_is_no_share_and_no_class():
+    for thresholds in (-0.1, 1.5, np.nan, (0.0, np.nan, 0.5)):
+        with pytest.raises(UsageError, match="thresholds"):
+            ld.logifold(CHARTS, thresholds=thresholds)
+    for share in (-0.5, 2.0, np.nan):
+        domains = [None, None, lambda rows, share=share: np.full(len(rows), share)]
+        with pytest.raises(UsageError, match="shares"):
+            ld.logifold(CHARTS, domains)(FEATURES)
+    with pytest.raises(UsageError, match="shares"):
+        ld.logifold(CHARTS[:1], [lambda rows: np.ones((len(rows), 1))])(FEATURES)
+    for labels in (LABELS + 1, LABELS - 1, LABELS + 0.5, LABELS[:5], LABELS * np.nan):
+        with pytest.raises(UsageError, match="labels"):
+            ld.logifold(CHARTS).calibrated(FEATURES, labels)
+    folded = ld.logifold(CHARTS).calibrated(FEATURES, (LABELS + 1) % 3, 1.0)  # never right
+    assert np.isinf(folded.thresholds).any()
+    assert ld.logifold(CHARTS, thresholds=folded.thresholds) == folded

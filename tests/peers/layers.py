@@ -80,6 +80,15 @@ def lazy_map() -> float:
     return max(abs(1 - abs(each)) for each in pairs)
 
 
+def lazy_autoencoder() -> float:
+    """What codes say, beside a mean of all rows weighed by the distances of codes."""
+    coder = ld.lazy_autoencoder(X, 2, steps=30)
+    codes = coder.codes.numpy()
+    asked = codes[:20] + 0.1
+    peer = KNeighborsRegressor(len(X), weights=lambda away: np.exp(-(away**2) / 2)).fit(codes, X)
+    return _difference(coder.decode(asked), peer.predict(asked))
+
+
 def mgwr() -> float:
     """Parts beside the same sweeps with dense smoothers."""
     places, terms = X[:, :2], np.column_stack([np.ones(90), (X - X.mean(0)) / X.std(0)])[:, :3]

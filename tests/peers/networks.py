@@ -64,7 +64,7 @@ def dem_learn() -> float:
     groups = np.array([[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0]])
     alike = groups[:, :, None] == groups[:, None]
     adjacency = (alike / alike.sum(2, keepdims=True) ** 2).sum(0) * (1 - np.eye(NODES))
-    found = ld.dem_learn(3.0, intercept=False, tolerance=1e-13)(groups, OWNERS, FEATURES, TARGETS).values
+    found = ld.dem_learn(3.0, intercept=False, tolerance=1e-14)(groups, OWNERS, FEATURES, TARGETS).values
     return _apart(found, _solved(3.0, adjacency, np.eye(WIDTH)))
 
 

@@ -14,6 +14,7 @@ import locdist as ld
 from locdist.errors import DataError, UsageError
 from locdist.execute.threads import process_limited
 from locdist.jobs.backfit import Backfitted
+from locdist.local.answers import Status
 
 DATA = Path(__file__).parents[2].parent / "shared/data/gwr"
 NAMES = ["PctFB", "PctBlack", "PctRural"]
@@ -76,7 +77,9 @@ def test_coefficients_their_errors_and_values_are_those_of_mgwr():
 def test_at_a_site_its_value_is_predicted_but_for_what_the_last_sweep_moved():
     table = georgia()
     places, features = columns(table, ["X", "Y"]), standardized(columns(table, NAMES))
-    np.testing.assert_allclose(fitted().predict(places, features), fitted().sites.values, atol=1e-4)
+    answers = fitted().predict(places, features)
+    np.testing.assert_allclose(answers.values[:, 0], fitted().sites.values, atol=1e-4)
+    assert not answers.status.any()
 
 
 def test_a_job_tells_the_same_in_the_units_of_the_data(tmp_path: Path):
@@ -155,13 +158,12 @@ def test_places_on_the_earth_are_as_far_apart_as_the_sphere_says():
     earth = ld.backfit(ld.mgwr(), ld.Exact(degrees, target, features=features, metric="haversine"))
     assert earth.scales.bandwidths == plane.scales.bandwidths
     np.testing.assert_allclose(earth.sites.values, plane.sites.values, atol=1e-4)
-    np.testing.assert_allclose(
-        earth.predict(degrees, features), plane.predict(kilometres, features), atol=1e-4
-    )
+    theirs = plane.predict(kilometres, features).values
+    np.testing.assert_allclose(earth.predict(degrees, features).values, theirs, atol=1e-4)
 
 
 def test_a_coefficient_that_is_the_same_everywhere_gets_a_wide_bandwidth():
-    places, features, target = made(250)
+    places, features, target = made(160)
     intercept, local, wide = ld.backfit(
         ld.mgwr(), ld.Exact(places, target, features=features)
     ).scales.bandwidths
@@ -173,10 +175,54 @@ def test_a_term_that_is_zero_around_a_site_is_flagged_there():
     places, features, target = made(80)
     features[:, 1] = np.where(places[:, 0] > 7, features[:, 1], 0.0)
     features[:, 1] -= features[:, 1].sum() / (places[:, 0] > 7).sum() * (places[:, 0] > 7)
-    found = ld.backfit(ld.mgwr(bandwidth="fixed", high=2.0), ld.Exact(places, target, features=features))
-    assert found.sites.deficient.any()
-    assert not found.sites.deficient[torch.tensor(places[:, 0] > 7)].any()
+    found = ld.backfit(
+        ld.mgwr(bandwidth="fixed", high=2.0, tolerance=1e-3), ld.Exact(places, target, features=features)
+    )
+    assert set(found.sites.status.tolist()) == {Status.OK, Status.RANK_DEFICIENT}
+    assert not found.sites.status[torch.tensor(places[:, 0] > 7)].any()
     assert found.sites.values.isfinite().all()
+    assert found.predict(places, features).status.equal(found.sites.status)
+
+
+def test_what_places_or_sweeps_lack_is_a_status(tmp_path: Path):
+    places, features, target = made(40)
+    method = ld.mgwr(bandwidth="fixed", sweeps=1)
+    found = ld.backfit(method, ld.Exact(places, target, features=features))
+    assert not found.scales.rests
+    assert found.sites.status.tolist() == [Status.NOT_CONVERGED] * 40
+    asked, terms = np.array([[5.0, 5], [1e6, 0], [np.nan, 0], [5, 5]]), features[:4].copy()
+    terms[3, 0] = np.inf
+    answers = found.predict(asked, terms)
+    lost = [Status.EMPTY, Status.BAD_QUERY, Status.BAD_QUERY]
+    assert answers.status.tolist() == [Status.NOT_CONVERGED, *lost]
+    assert answers.values[:, 0].isfinite().tolist() == [True, False, False, False]
+    assert found.predict(asked[:0], terms[:0]).values.shape == (0, 1)
+    for wrong in ((asked[:, :1], terms), (asked, terms[:3]), (asked, terms[:, :1])):
+        with pytest.raises(UsageError, match=r"places \[q, 2\] and features \[q, 2\]"):
+            found.predict(*wrong)
+    rows = dict(zip(["e", "n", "a", "b", "y"], (*places.T, *features.T, target), strict=True))
+    support = ld.dataset(pa.table(rows), key=["e", "n"], features=["a", "b"], target="y")
+    ld.backfit(method, support, tmp_path / "out")
+    told = pa.parquet.read_table(tmp_path / "out/part-00000.parquet")["status"]
+    assert told.to_pylist() == ["not_converged"] * 40
+
+
+def test_ranges_of_bandwidths_are_checked_one_by_one_and_against_the_rows():
+    for low in (0, 0.5, -3, True, np.nan):
+        with pytest.raises(UsageError, match="low, a number of at least 1"):
+            ld.mgwr(low=low)
+    with pytest.raises(UsageError, match="high, a number over 0"):
+        ld.mgwr(bandwidth="fixed", high=0.0)
+    with pytest.raises(UsageError, match="5 to 5"):
+        ld.mgwr(low=5, high=5)
+    places, features, target = made(60)
+    support = ld.Exact(places, target, features=features)
+    with pytest.raises(UsageError, match="42 to 30"):
+        ld.backfit(ld.mgwr(high=30), support)
+    with pytest.raises(UsageError, match="60 to 60"):
+        ld.backfit(ld.mgwr(low=60), support)
+    with pytest.raises(UsageError, match="larger high"):
+        ld.backfit(ld.mgwr(bandwidth="fixed", high=1e-9), support)
 
 
 def test_what_cannot_be_fitted_is_refused():

@@ -94,8 +94,21 @@ def test_a_sample_that_is_all_the_rows_tells_the_neglected_mass_exactly():
     squares = ((SEEDS[:, None] - X) ** 2).sum(2)
     weights = np.sort(np.exp(-squares / (2 * 0.7**2)), axis=1)
     close(found.neglected, weights[:, :-9].sum(1) / weights.sum(1), 1e-10)
-    with pytest.raises(UsageError, match="whose bandwidth is a distance"):
+    with pytest.raises(UsageError, match="a bandwidth that neighbors set"):
         ld.local_mean(9)(ld.Exact(X, X[:, 0]), SEEDS, want={"neglected"})
+    weighed = ld.Exact(X, X[:, 0], weights=np.ones(len(X)))
+    with pytest.raises(UsageError, match="rows of one weight"):
+        ld.local_mean(9, "gaussian", 0.5)(weighed, SEEDS, want={"neglected"})
+
+
+def test_the_neglected_mass_is_a_column_and_refused_before_any_task(tmp_path):
+    rows = ld.dataset({"key": X, "y": X[:, 0]}, key="key", target="y", scaling="none")
+    index = ld.build_index(rows, tmp_path / "index")
+    told = ld.predict(ld.local_mean(9, "gaussian", 0.7), index, {"key": SEEDS}, extras=["neglected"])
+    close(told["neglected"].to_numpy(), ld.denoise(0.7, 9)(ld.Exact(X), SEEDS, want={"neglected"}).neglected)
+    with pytest.raises(UsageError, match="a bandwidth that neighbors set"):
+        ld.predict("local-mean", index, {"key": SEEDS}, tmp_path / "out", extras=["neglected"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_corrupted_pattern_is_recalled():

@@ -12,8 +12,14 @@ from sklearn.linear_model import LinearRegression
 from sklearn.neighbors import KNeighborsRegressor
 
 import locdist as ld
+from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
+from locdist.jobs.forecast import ForecastJob, requested
+from locdist.jobs.series.answers import followed
+from locdist.jobs.series.tasks import FIND, forecast_cost
 from locdist.local.answers import Status
+from locdist.plan.cost import MEASURED
+from locdist.plan.records import Record
 
 Array = NDArray[np.float64]
 
@@ -97,17 +103,50 @@ def test_older_values_count_less_by_the_decay():
     np.testing.assert_allclose(found.values, [targets[near].mean()], rtol=1e-10)
 
 
-def test_what_is_hidden_is_in_no_neighbor():
-    """A backtest from a time is the forecast of the series without the stretch after it."""
-    series, end, steps = noisy(120), 70, 6
-    method = ld.local_ar(order=3, k=8)
-    told = np.concatenate([series[: end + 1], np.full(steps, np.nan), series[end + 1 + steps :]])
-    hidden = torch.tensor([[end + 1, end + 1 + steps]])
-    one = method.loop(torch.tensor(series)[None], steps, torch.tensor([end]), hidden)
-    other = method.loop(torch.tensor(told)[None], steps, torch.tensor([end]))
-    np.testing.assert_allclose(one.values, other.values, rtol=1e-12)
-    past = method.loop(torch.tensor(series)[None], steps, torch.tensor([end]), torch.tensor([[end + 1, 999]]))
-    np.testing.assert_allclose(past.values, method.loop(torch.tensor(series[: end + 1])[None], steps).values)
+@pytest.mark.parametrize("past", [False, True])
+def test_a_backtest_from_a_time_is_a_forecast_without_the_stretch_after_it(past: bool):
+    """Nor does the scale of the series, which this kernel sees, say anything of it."""
+    series, steps, order = noisy(120), 6, 3
+    series[70:] *= 4
+    end = 60 if past else order  # the only origin: the first
+    method = ld.local_ar(order=order, model="local-mean", k=30, kernel="gaussian", bandwidth=0.7)
+    after = [] if past else series[end + 1 + steps :]
+    told = np.concatenate([series[: end + 1], np.full(steps, np.nan), after])
+    guess = followed(method.loop, torch.tensor(told)[None], steps, torch.tensor([end])).values[0]
+    if past:
+        np.testing.assert_allclose(guess, ld.forecast(method, series[: end + 1], steps=steps).values)
+    miss = np.mean((guess.numpy() - series[end + 1 : end + 1 + steps]) ** 2) / series.var()
+    found = ld.backtest(method, series, steps=steps, origins=1, past=past)
+    np.testing.assert_allclose(found.trials[0][1].value, miss, rtol=1e-10)
+
+
+def test_series_of_different_lengths_are_judged_at_times_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    lengths, method, asked = [60, 4, 16], ld.local_ar(order=3, k=5), {"steps": 2, "origins": 8}
+    alone = [
+        ld.backtest(method, noisy(length, seed), **asked)
+        for seed, length in enumerate(lengths)
+        if length > 5  # a key behind the first one, and the steps
+    ]
+    monkeypatch.setattr("locdist.jobs.backtest.TOLD", 100)  # some of the times at once
+    rows = table(lengths)
+    together = ld.backtest(method, rows, target="load", time="hour", id="meter", **asked)
+    assert together.origins == sum(each.origins for each in alone) == 16
+    mean = np.mean([each.trials[0][1].value for each in alone])
+    np.testing.assert_allclose(together.trials[0][1].value, mean, rtol=1e-9)
+    assert together.trials[0][1].unanswered == 0
+    with pytest.raises(DataError, match="long enough"):
+        ld.backtest(method, noisy(5), **asked)
+
+
+def test_series_of_any_size_have_answers_or_a_status():
+    method = ld.local_ar(order=4, k=12)
+    for size in (1e200, 1e-200):
+        path = ld.forecast(method, size * waves(100), steps=5)
+        np.testing.assert_allclose(path.values, size * waves(105)[100:], rtol=1e-6)
+        assert not path.status.any()
+    doubled = ld.forecast(ld.local_ar(order=1, k=4), 1.5e308 * 0.5 ** np.arange(40.0)[::-1], steps=2)
+    assert doubled.status.tolist() == [Status.NOT_FINITE] * 2
+    assert doubled.values.isnan().all()
 
 
 def test_a_backtest_prefers_the_order_of_the_process():
@@ -202,7 +241,19 @@ def test_rows_of_a_series_that_are_apart_are_refused(tmp_path: Path):
         ld.forecast("local-ar", tmp_path / "mixed.parquet", tmp_path / "out", **asked)
     with pytest.raises(DataError, match="different times"):
         ld.forecast("local-ar", rows, target="load", time="hour", steps=2)
+    late = pa.table({"load": noisy(30), "hour": [float(hour) for hour in range(29)] + [np.nan]})
+    with pytest.raises(DataError, match="1 nan"):
+        ld.forecast("local-ar", late, target="load", time="hour", steps=2)
     with pytest.raises(UsageError, match="local mean"):
         ld.local_ar(model="local-vote")
     with pytest.raises(UsageError, match="order"):
         ld.local_ar(order=0)
+
+
+def test_memory_is_declared_for_all_ids_and_for_the_targets_of_direct_steps(tmp_path: Path):
+    job = ForecastJob(Store.at(tmp_path), requested("local-ar", table([30, 30]), 2, "load", None, "meter"), 0)
+    (task,) = job.next_stage({}).tasks
+    found = {task.name: Record(inputs=list(task.inputs), bytes={task.outputs[0]: 1000})}
+    assert job.next_stage({FIND: found}).resources.memory == MEASURED.base + 3000
+    runs, direct = (forecast_cost(ld.local_ar(direct=each), 1000, 50).memory for each in (False, True))
+    assert direct - runs == 8 * 1000 * 2 * 49

@@ -51,6 +51,23 @@ def write(whole: pa.Table, folder: Path, files: int = 3) -> Path:
     return folder
 
 
+def sites_and_loads(place: Path, rows: int = 64, meters: int = 7, hours: int = 60) -> Path:
+    """Prices at places, one of them unknown, and series of loads, in five files each."""
+    rng = np.random.default_rng(0)
+    east, north, rooms = rng.uniform(0, 9, (3, rows))
+    price = np.sin(east) * 3 + rooms + rng.normal(size=rows)
+    price[7] = np.nan
+    sites = pa.table({"id": range(rows), "east": east, "north": north, "rooms": rooms, "price": price})
+    loads = np.sin(np.arange(hours) / 3 + np.arange(meters)[:, None]) + 0.1 * rng.normal(size=(meters, hours))
+    times = {"meter": np.repeat(np.arange(meters), hours), "hour": np.tile(np.arange(hours), meters)}
+    for name, whole in (("sites", sites), ("loads", pa.table({**times, "load": loads.reshape(-1)}))):
+        (place / name).mkdir()
+        size = -(-whole.num_rows // 5)
+        for part in range(5):
+            pq.write_table(whole.slice(part * size, size), place / name / f"{part}.parquet")
+    return place
+
+
 def parts(folder: Path) -> dict[str, bytes]:
     """Name and bytes of every data file of an output folder."""
     return {file.name: file.read_bytes() for file in sorted(folder.glob("part-*.parquet"))}

@@ -86,6 +86,13 @@ def forecast(place: Path, out: Path, executor: Executor | None = None) -> object
         return ld.forecast(ld.local_ar(order=3, k=12), place / "loads", out, executor=run, **asked)
 
 
+def both(place: Path, out: Path, executor: Executor) -> None:
+    """Scales of terms and forecasts of series, in several tasks each."""
+    with small():
+        backfit(place, out / "terms", executor)
+        forecast(place, out / "next", executor)
+
+
 VERBS: dict[str, Callable[[Path, Path], object]] = {
     "build": build,
     "predict": predict,

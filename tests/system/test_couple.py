@@ -9,16 +9,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 from sklearn.tree import DecisionTreeRegressor
 from typer.testing import CliRunner
 
 import locdist as ld
 from locdist.cli.app import app
 from locdist.errors import DataError, UsageError
+from locdist.jobs.apply import asked, stage_of
+from locdist.jobs.asking.ask import Running
 from locdist.jobs.coupling.fits import CHECKPOINT
+from locdist.jobs.coupling.models import StoredModels
 from locdist.jobs.coupling.planned import plan_couple
+from locdist.jobs.coupling.relaxing import group_of
 from locdist.jobs.status import status
+from locdist.jobs.stored import StoredGraph
 from locdist.local.answers import Status
+from locdist.methods.federated import FedRelax
 from tests.system.generated import parts, read
 from tests.system.test_label import kill_at
 
@@ -171,6 +178,12 @@ def test_a_graph_of_neighbors_has_the_edges(tmp_path: Path):
     support = ld.dataset(readings, key="wind", target="power", id="station")
     report = ld.couple("gtvmin", support, tmp_path / "graph", tmp_path / "models")
     assert report.nodes == 30
+    ahead = plan_couple("gtvmin", support, tmp_path / "graph", tmp_path / "plan")
+    assert ahead.choices["edges"].startswith(f"{StoredGraph.at(tmp_path / 'graph').report.edges:,} of ")
+    models = StoredModels.at(tmp_path / "models")
+    assert models.held > 30 * 24
+    stage = stage_of(asked(models, readings), Running())
+    assert stage.resources.memory > 3 * models.held
     graph = ld.graph(ld.Exact(np.column_stack([stations["x"], stations["y"]])), k=4)
     scaled = ((wind - wind.mean()) / wind.std())[:, None]
     models = ld.gtvmin()(graph, owners, scaled, readings["power"].to_numpy())
@@ -230,9 +243,62 @@ def test_what_does_not_fit_is_refused(place: Path, tmp_path: Path):
         run(links={"from": [NAMES[0]], "to": [NAMES[1]], "much": [-1.0]})
     with pytest.raises(UsageError, match="models of nodes"):
         ld.apply(place, place / "rows")
+    for wrong in (None, "random"):
+        trees = ld.fed_relax(DecisionTreeRegressor(random_state=wrong and np.random.RandomState(0)))
+        with pytest.raises(UsageError, match="fitted again"):
+            ld.couple(
+                trees, ld.dataset(place / "rows", **roles), edges, tmp_path, ends=ENDS, shared=place / "rows"
+            )
     couple(place, tmp_path / "done")
     with pytest.raises(UsageError, match="strength"):
         couple(place, tmp_path / "done", "squared")
+
+
+@pytest.mark.parametrize("method", [ld.gtvmin(), ld.fed_relax(Ridge(random_state=0), tolerance=10.0)])
+def test_edges_in_any_order_and_of_wider_names(method: object, tmp_path: Path):
+    """Ids of 32 bits, ends of 64; an edge that is there twice, one of weight 0; a row that weighs nothing."""
+    rng, far = np.random.default_rng(0), 1 << 40
+    owners = np.repeat([1, 2, 3], 10)
+    rows = pa.table({
+        "site": pa.array(np.append(owners, 4), pa.int32()), "x": rng.normal(size=31),
+        "y": rng.normal(size=31), "w": np.append(np.ones(30), 0.0),
+    })  # fmt: skip
+    links = [(1, 2, 0.1), (2, 1, 0.3), (1, 2, 5.0), (2, 3, 1.0), (3, far, 1.0), (3, 9, 0.0), (3, 3, 7.0)]
+    support = ld.dataset(rows, key="x", target="y", id="site", weight="w")
+    shared = {"x": [0.0, 1.0]} if isinstance(method, FedRelax) else None
+    for number, order in enumerate((links, links[::-1])):
+        edges = dict(zip(ENDS, map(list, zip(*order, strict=True)), strict=True))
+        report = ld.couple(method, support, edges, tmp_path / str(number), ends=ENDS, shared=shared)
+        assert (report.nodes, report.edges) == (6, 3)
+    assert parts(tmp_path / "0") == parts(tmp_path / "1")
+    found = read(tmp_path / "0").sort_by("site")
+    assert found["site"].to_pylist() == [1, 2, 3, 4, 9, far]
+    assert found["rows"].to_pylist() == [10, 10, 10, 0, 0, 0]
+    told = found["status"].to_pylist()
+    assert told[3:] == ["empty", "empty", "low_support"]
+    given = {"method": method} if shared else {}
+    queries = {"site": [far, 9], "x": [0.5, 0.5]}
+    here, there = (ld.apply(tmp_path / number, queries, **given)["prediction"].to_pylist() for number in "01")
+    assert here == there
+    assert [value is None for value in here] == [False, True]
+    fraction = {"source": pa.array([1.5]), "target": pa.array([2.0])}
+    rows = rows.set_column(0, "site", pa.array([*owners, (1 << 60) + 1], pa.int64()))
+    support = ld.dataset(rows, key="x", target="y", id="site", weight="w")
+    with pytest.raises(DataError, match="names of nodes of type double"):
+        ld.couple(method, support, pa.table(fraction), tmp_path / "wrong", shared=shared)
+
+
+def test_the_group_of_a_node_is_that_of_its_name():
+    names = pa.array([f"{number}" * (number % 3) for number in range(500)])
+    found = group_of(names, 8)
+    assert np.bincount(found, minlength=8).min() > 20
+    for kind in (pa.large_string(), pa.binary(), pa.string_view()):
+        np.testing.assert_array_equal(group_of(names.cast(kind).slice(3, 90), 8), found[3:93])
+    numbers = pa.array(range(500), pa.int32())
+    wide = group_of(numbers.cast(pa.int64()), 8)
+    np.testing.assert_array_equal(group_of(numbers, 8), wide)
+    np.testing.assert_array_equal(group_of(numbers.cast(pa.string()), 8), wide)
+    assert not len(group_of(names[:0], 8))
 
 
 TREES = ld.fed_relax(DecisionTreeRegressor(max_depth=3, random_state=0), strength=3.0, rounds=2)
@@ -304,6 +370,15 @@ steps:
     (tmp_path / "file.yaml").write_text(text.replace("[from, to, much]", "[from]"))
     with pytest.raises(UsageError, match="ends"):
         ld.Pipeline.read(tmp_path / "file.yaml")
+    for old, new, wrong in (
+        ("[from, to, much]", "[from, too]", r"'too' .*steps\.0\.couple\.ends"),
+        ("      ends: [from, to, much]\n", "", r"steps\.0\.couple\.edges"),
+        ("id: site, ", "", r"an id, and one target; .*steps\.0\.couple\.support"),
+        ("target: price, ", "", r"an id, and one target; .*steps\.0\.couple\.support"),
+    ):
+        (tmp_path / "file.yaml").write_text(text.replace(old, new))
+        with pytest.raises(UsageError, match=wrong):
+            ld.Pipeline.read(tmp_path / "file.yaml").run()
 
 
 def test_the_command_line_says_all(place: Path, models: Path, tmp_path: Path):

@@ -13,7 +13,8 @@ from sklearn.linear_model import Ridge
 import locdist as ld
 from locdist.execute.contract import Executor
 from locdist.methods.named import METHODS, method
-from tests.system.generated import parts, read
+from tests.system.generated import parts, read, sites_and_loads
+from tests.system.interrupted import both
 
 PARTITIONS, ROWS = 17, 12
 _RNG = np.random.default_rng(0)
@@ -73,7 +74,10 @@ def couple(place: Path, out: Path, executor: Executor) -> None:
     edges = {"source": [0, 1, 3, 2], "target": [1, 3, 2, 0]}
     with mock.patch("locdist.jobs.coupling.passes.rows_per_task", return_value=5 * ROWS):
         ld.couple(ld.gtvmin(family="poisson"), support, edges, out / "planes", executor=executor)
-        refits, shared = ld.fed_relax(Ridge(), rounds=1), {"east": [0.0, 1.0], "north": [1.0, 0.0]}
+        refits, shared = (
+            ld.fed_relax(Ridge(random_state=0), rounds=1),
+            {"east": [0.0, 1.0], "north": [1.0, 0.0]},
+        )
         ld.couple(refits, support, edges, out / "refits", shared=shared, executor=executor)
 
 
@@ -101,3 +105,13 @@ def test_networks_of_models_have_the_bytes_of_one_thread(place: Path, other: Exe
         found = parts(tmp_path / "out" / kind)
         assert len(found) == count
         assert found == parts(tmp_path / "one" / kind)
+
+
+def test_scales_and_series_have_the_bytes_of_one_thread(other: Executor, tmp_path: Path):
+    sites_and_loads(tmp_path)
+    for name, executor in (("one", ld.Local(1)), ("out", other)):
+        both(tmp_path, tmp_path / name, executor)
+    for job, count in (("terms", 2), ("next", 4)):
+        found = parts(tmp_path / "out" / job)
+        assert len(found) == count
+        assert found == parts(tmp_path / "one" / job)

@@ -8,11 +8,16 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 import locdist as ld
-from locdist.errors import UsageError
+from locdist.data.store import Store
+from locdist.errors import DataError, UsageError
 from locdist.execute.events import Tried
+from locdist.jobs.chosen import located
 from locdist.jobs.telling.rules import LearnedRules
+from locdist.jobs.telling.tuned import Trial, smallest
+from locdist.local.rules import Fit, Premise
 from tests.system.generated import read
 from tests.system.test_cli import cli
 
@@ -139,6 +144,32 @@ def test_a_pipeline_file_infers_from_rules(
     done = cli("run", "rules.yaml", "--quiet")
     assert done.exit_code == 2
     assert "rules of shape x_width, x_slope" in done.output
+
+
+class Failing(Fit):
+    """No consequents are found where it has moved far."""
+
+    def consequents(self, premise: Premise) -> torch.Tensor:
+        found = Fit.consequents(self, premise)
+        return found * torch.nan if (premise.centers - self.rows[:2]).norm() > 0.01 else found
+
+
+def test_errors_that_are_no_numbers_are_the_largest():
+    assert smallest([Trial({}, np.nan, 0.0), Trial({}, 1.0, 0.0)]).error == 1.0
+    rows, heights = torch.rand(2, 30, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    fit = Failing(rows, heights[:, 0], ld.fuzzy_inference().layer.kernel, 1, 1e-8)
+    start = fit.start(rows[:2])
+    found = fit.refined(start, 20)
+    error, before = (fit.loss(each, fit.consequents(each)) for each in (found, start))
+    assert error <= before
+    large = surface(50, 0).set_column(2, "y", pa.array(1e308 * np.linspace(-1, 1, 50)))
+    with pytest.raises(DataError, match="rows that rules can be learned from"):
+        ld.learn_rules(ld.dataset(large, key=["x", "z"], target="y"), rules=2, steps=2)
+
+
+def test_a_file_at_the_root_is_not_beside_us():
+    assert located("/rules.csv") == (Store.at("/"), "rules.csv")
+    assert located("rules.csv") == (Store.at("."), "rules.csv")
 
 
 def test_what_rules_cannot_be_learned_from_is_refused(tmp_path: Path):

@@ -1,32 +1,25 @@
-"""`backfit` and `forecast` as jobs: on every kind of executor, in a pipeline, killed and continued."""
+"""`backfit` and `forecast` as jobs: in a pipeline, killed and continued."""
 
+import shutil
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 import locdist as ld
 from locdist.cli.app import app
 from locdist.errors import MachineError
-from locdist.execute.contract import Executor
 from locdist.jobs.scales.planned import plan_backfit
 from locdist.jobs.series.planned import plan_forecast
 from locdist.local import multiscale
 from tests.system.clusters import until
 from tests.system.drivers import Drivers
-from tests.system.generated import parts, read
-from tests.system.interrupted import backfit, forecast, small
+from tests.system.generated import parts, read, sites_and_loads
+from tests.system.interrupted import backfit, both, forecast, small
 
-ROWS, METERS, HOURS, STEPS = 90, 7, 60, 5
-OTHERS = {
-    "processes": lambda: ld.Local(2, processes=True),
-    "ray": lambda: ld.Ray(workers=2),
-    "dask": lambda: ld.Dask(workers=2),
-}
+ROWS, METERS, HOURS, STEPS = 64, 7, 60, 5
 FILE = """
 version: 1
 steps:
@@ -41,36 +34,9 @@ run: {{workers: 1}}
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sites and series in several files, and what one thread makes of them."""
-    place, rng = tmp_path_factory.mktemp("scales"), np.random.default_rng(0)
-    east, north, rooms = rng.uniform(0, 9, (3, ROWS))
-    price = np.sin(east) * 3 + rooms + rng.normal(size=ROWS)
-    price[7] = np.nan
-    sites = pa.table({"id": range(ROWS), "east": east, "north": north, "rooms": rooms, "price": price})
-    loads = np.sin(np.arange(HOURS) / 3 + np.arange(METERS)[:, None]) + 0.1 * rng.normal(size=(METERS, HOURS))
-    meters, hours = np.repeat(np.arange(METERS), HOURS), np.tile(np.arange(HOURS), METERS)
-    series = pa.table({"meter": meters, "hour": hours, "load": loads.reshape(-1)})
-    for name, table in (("sites", sites), ("loads", series)):
-        (place / name).mkdir()
-        for part in range(5):
-            size = -(-table.num_rows // 5)
-            pq.write_table(table.slice(part * size, size), place / name / f"{part}.parquet")
+    place = sites_and_loads(tmp_path_factory.mktemp("scales"), ROWS, METERS, HOURS)
     both(place, place / "one", ld.Local(1))
     return place
-
-
-def both(place: Path, out: Path, executor: Executor) -> None:
-    """Both jobs, in several tasks each."""
-    with small():
-        backfit(place, out / "terms", executor)
-        forecast(place, out / "next", executor)
-
-
-@pytest.mark.parametrize("name", OTHERS)
-def test_every_executor_gives_the_bytes_of_one_thread(place: Path, name: str, tmp_path: Path):
-    with OTHERS[name]().kept() as executor:
-        both(place, tmp_path, executor)
-    for job in ("terms", "next"):
-        assert parts(tmp_path / job) == parts(place / "one" / job)
 
 
 def test_a_row_for_each_site_and_for_each_step_of_each_series(place: Path):
@@ -163,7 +129,7 @@ def test_jobs_that_were_killed_end_with_the_same_bytes(place: Path, tmp_path: Pa
 
 
 def test_a_lost_part_is_made_again_with_what_had_been_removed(place: Path, tmp_path: Path):
-    both(place, tmp_path, ld.Local(1))
+    shutil.copytree(place / "one", tmp_path, dirs_exist_ok=True)
     for lost in ("terms/part-00001.parquet", "next/part-00002.parquet"):
         (tmp_path / lost).unlink()
     (tmp_path / "terms/_locdist/fit/sites.arrow").unlink()

@@ -1,7 +1,7 @@
 """The edges that a job is given between named nodes: a table, or a graph that `graph` wrote."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 
 from locdist.data.columns import codes, decoded, numbers
-from locdist.data.schema import is_text, plain, promote
+from locdist.data.schema import cast, is_text, plain, promote
 from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
@@ -31,21 +31,24 @@ class NamedEdges:
     ----------
     source : Source
         Of a table with an edge a row; of a graph its files.
+    kind : pa.DataType
+        Of the names of all nodes: it holds those of rows, and of both ends.
     columns : tuple of str
         The two ends, and the weight if there is one; of a graph none.
     graph : StoredGraph, optional
     """
 
     source: Source
+    kind: pa.DataType
     columns: tuple[str, ...] = ()
     graph: StoredGraph | None = None
 
     @staticmethod
     def of(data: Any, columns: Sequence[str] | None, names: pa.DataType) -> "NamedEdges":
         """The edges of a graph's folder, or of a table, whose ends are named as nodes of type `names` are."""
-        if isinstance(data, StoredGraph) or (isinstance(data, str | Path) and _is_graph(data)):
+        if isinstance(data, StoredGraph) or (isinstance(data, str | Path) and is_graph(data)):
             found = StoredGraph.at(data)
-            return NamedEdges(found.source, (), found)._checked(names)
+            return NamedEdges(found.source, names, (), found)._checked()
         rows = source(data)
         if columns is None:
             columns = (*ENDS, *((WEIGHT,) if WEIGHT in rows.schema.names else ()))
@@ -53,17 +56,20 @@ class NamedEdges:
             given = ", ".join(columns) or "none"
             raise UsageError("the columns of both ends, and of the weight if any", given, "Name them.")
         rows.check(columns)
-        return NamedEdges(rows, tuple(columns))._checked(names)
+        return NamedEdges(rows, names, tuple(columns))._checked()
 
-    def _checked(self, names: pa.DataType) -> "NamedEdges":
+    def _checked(self) -> "NamedEdges":
+        """The same with the kind of names that holds those of rows, which it has now, and of both ends."""
+        kind = plain(self.kind)
         for name in self._ends:
-            kind = plain(self.source.schema.field(name).type)
-            if promote(kind, plain(names)) is None or is_text(kind) != is_text(plain(names)):
-                given = f"{kind} in column {name!r}"
-                raise UsageError(
-                    f"ends of edges of type {names}, as the nodes", given, "Convert one of them."
-                )
-        return self
+            own = plain(self.source.schema.field(name).type)
+            both = promote(own, kind)
+            if both is None or is_text(own) != is_text(kind):
+                given = f"{own} in column {name!r}"
+                wanted = f"ends of edges of type {self.kind}, as the nodes"
+                raise UsageError(wanted, given, "Convert one of them.")
+            kind = both
+        return replace(self, kind=kind)
 
     @property
     def _ends(self) -> tuple[str, ...]:
@@ -76,14 +82,20 @@ class NamedEdges:
 
     def settled(self, folder: Store) -> "NamedEdges":
         """The same where tasks can read it."""
-        return NamedEdges(self.source.spill(folder.child(f"{OURS}/edges")), self.columns, self.graph)
+        return replace(self, source=self.source.spill(folder.child(f"{OURS}/edges")))
+
+    @property
+    def count(self) -> int:
+        """Edges, as they are given."""
+        return self.graph.report.edges if self.graph else self.source.rows
 
     def read(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndarray[Any, np.dtype[np.float64]]]:
         """Names of heads and tails [e], and weights [e]; of a graph every node is its own neighbor, too, with
         the weight 0, so that all are named.
         """
         if self.graph:
-            names = pa.concat_tables([self.graph.named(span) for span in self.graph.spans]).column(0)
+            named = pa.concat_tables([self.graph.named(span) for span in self.graph.spans]).column(0)
+            names = names_as(self.kind, named)
             whole = self.graph.whole()
             own = torch.arange(len(whole))
             heads, tails = (torch.cat([each, own]).numpy() for each in (whole.heads, whole.ends))
@@ -93,7 +105,7 @@ class NamedEdges:
             return names.take(pa.array(heads[some])), names.take(pa.array(tails[some])), weights[some]
         schema = pa.schema([self.source.schema.field(name) for name in self.columns])
         table = pa.concat_tables([schema.empty_table(), *self.source.read(columns=self.columns)])
-        ends = [decoded(table.column(name)) for name in self.columns[:2]]
+        ends = [names_as(self.kind, table.column(name)) for name in self.columns[:2]]
         weights, bad = np.ones(len(table)), np.zeros(len(table), np.bool_)
         for name in self.columns[2:]:
             weights, bad = numbers(table.column(name))
@@ -107,11 +119,23 @@ class NamedEdges:
 def graph_of(
     ends: tuple[pa.ChunkedArray, pa.ChunkedArray], weights: np.ndarray[Any, Any], names: pa.Array
 ) -> Graph:
-    """The graph of edges between nodes, numbered as their `names` are."""
-    heads, tails = (torch.from_numpy(codes(each, names)) for each in ends)
-    return Graph.of_pairs(heads, tails, torch.from_numpy(weights), nodes=len(names))
+    """The graph of edges between nodes, numbered as their `names` are; of several edges from one node to
+    another the largest weight counts.
+    """
+    order = torch.from_numpy(weights).argsort(stable=True)
+    heads, tails = (torch.from_numpy(codes(each, names))[order] for each in ends)
+    return Graph.of_pairs(heads, tails, torch.from_numpy(weights)[order], nodes=len(names))
 
 
-def _is_graph(place: str | Path) -> bool:
+def names_as(kind: pa.DataType, names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Names of nodes in the type that all have; DataError for those that do not fit."""
+    remedy = "Give ends of edges and ids of rows one type."
+    return cast(
+        decoded(names), kind, lambda error: DataError(f"names of nodes of type {kind}", str(error), remedy)
+    )
+
+
+def is_graph(place: str | Path) -> bool:
+    """Whether `graph` has finished one there."""
     store = Store.at(place)
     return store.exists(REPORT) and read_manifest(store).kind == "graph"

@@ -8,12 +8,13 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from locdist.data.columns import codes, decoded, distinct, numbers, targets, vectors
+from locdist.data.columns import codes, distinct, numbers, targets, vectors
 from locdist.data.dataset import Dataset
 from locdist.data.encoding import Encoding
 from locdist.data.source import Span
 from locdist.data.store import Store
 from locdist.errors import DataError
+from locdist.jobs.coupling.edges import names_as
 from locdist.jobs.coupling.fits import read_fit
 from locdist.jobs.indexing import BATCH_ROWS, read_ipc
 from locdist.jobs.request import rows_told, write_ipc
@@ -36,6 +37,8 @@ class GatherRows:
     encoding : Encoding
         Of the features.
     method : CoupledMethod
+    kind : pa.DataType
+        Of the names of all nodes.
     before : str or None
         The file of the models that losses are expanded at; 0 at first.
     """
@@ -43,6 +46,7 @@ class GatherRows:
     support: Dataset
     encoding: Encoding
     method: CoupledMethod
+    kind: pa.DataType
     before: str | None = None
 
     def reads(self, task: Task) -> str:
@@ -52,9 +56,9 @@ class GatherRows:
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """The output has a node a row, sorted by name."""
         span = Span(*task.inputs)
-        named, rows = good_rows(read_table(self.support, span), self.support, self.encoding)
+        named, rows = good_rows(read_table(self.support, span), self.support, self.encoding, self.kind)
         family, features = self.method.family, with_intercept(rows.features, self.method.intercept)
-        if family is not None and not family.inside(rows.targets).all():
+        if family is not None and not family.inside(rows.there.targets).all():
             wanted = f"targets that {self.method.spec['family']} models have"
             raise DataError(wanted, "others", "Leave such rows out, or choose another family.")
         names = distinct(named)
@@ -72,13 +76,17 @@ class GatherRows:
         return Record(rows=span.rows, bad_rows=span.rows - used, data={"nodes": count})
 
 
-def good_rows(table: pa.Table, support: Dataset, encoding: Encoding) -> tuple[pa.ChunkedArray, Rows]:
-    """The names of the nodes of rows that can be used, and these rows; their nodes have no numbers yet."""
+def good_rows(
+    table: pa.Table, support: Dataset, encoding: Encoding, kind: pa.DataType
+) -> tuple[pa.ChunkedArray, Rows]:
+    """The names of the nodes of rows that can be used, of one kind, and these rows; their nodes have no
+    numbers yet. Rows that weigh nothing are among them: they name their node.
+    """
     roles = support.roles
     assert roles.id is not None
     features, bad, _ = encoding.encode(table)
     target, wrong = targets(table, roles.target)
-    named, weights = decoded(table.column(roles.id)), np.ones(len(table))
+    named, weights = names_as(kind, table.column(roles.id)), np.ones(len(table))
     if roles.weight is not None:
         weights, lost = numbers(table.column(roles.weight))
         wrong |= lost | (weights < 0)

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from locdist.data.columns import numbers
+from locdist.data.schema import row_bytes
 from locdist.data.source import source
 from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.jobs.asking.block import STATUSES
 from locdist.jobs.coupling.estimators import read_estimators
+from locdist.jobs.coupling.relaxing import MODELS
 from locdist.jobs.coupling.stored import Stored
 from locdist.jobs.telling.kept import REPORT
 from locdist.local.network import NodeModels
@@ -34,6 +36,8 @@ class StoredModels:
     folder, fingerprint : str
         The fingerprint tells what a folder held at other times apart.
     stored : Stored
+    held : int
+        Bytes of all models; of FedRelax of what these are fitted on.
     method : FedRelax, optional
         Whose estimators they are.
     """
@@ -41,6 +45,7 @@ class StoredModels:
     folder: str
     fingerprint: str
     stored: Stored
+    held: int
     method: FedRelax | None = None
 
     @staticmethod
@@ -60,7 +65,10 @@ class StoredModels:
         if (stored.method["name"] == "fed-relax" or method is not None) and other:
             remedy = "Give the method that the models were made with: method=ld.fed_relax(...)."
             raise UsageError(f"the method {stored.method}", f"{told}", remedy)
-        return StoredModels(store.uri, source(store.uri).fingerprint, stored, method)
+        rows = source(store.uri)
+        held = rows.rows * row_bytes(rows.schema, rows.schema.names)
+        held += sum(file.size for file in store.files(MODELS))
+        return StoredModels(store.uri, rows.fingerprint, stored, held, method)
 
     def read(self) -> tuple[pa.Array, NodeModels | NodeEstimators]:
         """The names of nodes, and their models of encoded features."""

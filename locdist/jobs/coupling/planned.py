@@ -10,7 +10,7 @@ from locdist.data.store import Store
 from locdist.execute.contract import Executor
 from locdist.jobs import apply, couple, relax
 from locdist.jobs.asking.ask import Running
-from locdist.jobs.coupling.costs import USUAL, apply_cost, couple_cost, gather_cost
+from locdist.jobs.coupling.costs import USUAL, apply_cost, couple_cost, gather_cost, relax_cost
 from locdist.jobs.coupling.passes import PROFILE, Passes
 from locdist.jobs.extent import Extent
 from locdist.jobs.passing import Records
@@ -53,7 +53,7 @@ def plan_couple(
         **size_of(support.source),
         choices={
             "method": " ".join(f"{name}={value}" for name, value in asked.method.spec.items()),
-            "edges": f"{links.rows:,} rows of {', '.join(links.places) or 'a table'}",
+            "edges": f"{asked.edges.count:,} of {', '.join(links.places) or 'a table'}",
             "bad rows": "an error" if bad == "raise" else "dropped and counted",
         },
         stages=stages,
@@ -65,8 +65,8 @@ def plan_couple(
 def _solving(passes: Passes, asked: couple.Asked, records: Records) -> list[StagePlan]:
     """All nodes at once."""
     sizes = [stop - start for start, stop in passes.spans.values()]
-    count, width = asked.edges.source.rows, Extent.of(passes.support).width
-    most = min(passes.support.rows, 2 * count + 1)
+    count, width = asked.edges.count, Extent.of(passes.support).width
+    most = _most(passes, asked)
     gather, solve = (couple.step_name(stage, 0) for stage in (couple.GATHER, couple.COUPLE))
     once = "one pass; families take one more for each step of Newton"
     rounds = f"about {USUAL} rounds of {count:,} edges, assumed; as many nodes as rows, at most"
@@ -80,15 +80,22 @@ def _solving(passes: Passes, asked: couple.Asked, records: Records) -> list[Stag
 def _relaxing(passes: Passes, asked: couple.Asked, records: Records) -> list[StagePlan]:
     """Groups of nodes."""
     assert isinstance(asked.method, FedRelax)
+    assert asked.shared is not None
     sizes, width = [stop - start for start, stop in passes.spans.values()], Extent.of(passes.support).width
     groups = max(relax.LEAST, len(sizes))
     share = [-(-passes.support.rows // groups)] * groups
     rounds = f"at most {asked.method.rounds + 1} rounds; what fits of estimators take is not known"
+    parts = (width, asked.edges.count, asked.shared.rows, _most(passes, asked), groups)
     return [
         stage_plan(relax.SORT, sizes, lambda rows: gather_cost(rows, width), records, "by groups of nodes"),
-        stage_plan(relax.round_name(0), share, lambda rows: gather_cost(rows, width), records, rounds),
-        stage_plan(relax.NODES, share, lambda rows: gather_cost(rows, width), records, "one pass"),
+        stage_plan(relax.round_name(0), share, lambda rows: relax_cost(rows, *parts), records, rounds),
+        stage_plan(relax.NODES, share, lambda rows: relax_cost(rows, *parts), records, "one pass"),
     ]
+
+
+def _most(passes: Passes, asked: couple.Asked) -> int:
+    """Nodes, assumed: no more than rows, nor than the edges connect."""
+    return min(passes.support.rows, 2 * asked.edges.count + 1)
 
 
 def plan_apply(
@@ -111,9 +118,13 @@ def plan_apply(
     stage = apply.stage_of(question, Running(limit=limit, resources=resources))
     remaining(stage, records)  # refuses what another version planned
     sizes, width = [task.rows for task in stage.tasks], question.models.stored.encoding.width
-    size = column_bytes(question.source, question.keep)
+    size, held = column_bytes(question.source, question.keep), question.models.held
     told = stage_plan(
-        stage.name, sizes, lambda rows: apply_cost(rows, width, size), records, "the model of each row's node"
+        stage.name,
+        sizes,
+        lambda rows: apply_cost(rows, width, size, held),
+        records,
+        "the model of each row's node",
     )
     return JobPlan(
         kind="apply",

@@ -1,18 +1,18 @@
 """What the tasks of FedRelax do: a task for each group of nodes, whose models are fitted one by one."""
 
 import itertools
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow.types as pt
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from locdist.data.columns import codes, decoded, distinct, vectors
+from locdist.data.columns import codes, distinct, vectors
 from locdist.data.dataset import Dataset
 from locdist.data.encoding import Encoding
 from locdist.data.source import Source, Span
@@ -26,6 +26,7 @@ from locdist.jobs.indexing import read_ipc
 from locdist.jobs.request import read_batches, rows_told, write_ipc
 from locdist.jobs.spreading.whole import tensor
 from locdist.local.answers import Status
+from locdist.local.graph import Edges, Graph
 from locdist.local.losses import Rows
 from locdist.local.network import Links
 from locdist.local.relaxed import Relaxed, heard
@@ -35,6 +36,7 @@ from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
 
 MOST = 1e300  # a change that is infinite
+FNV_BASIS, FNV_PRIME = 0xCBF29CE484222325, np.uint64(0x100000001B3)
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class SortRows:
     support: Dataset
     encoding: Encoding
     groups: int
+    kind: pa.DataType  # of the names of all nodes
 
     def reads(self, task: Task) -> str:
         """What a task reads, in words."""
@@ -52,7 +55,7 @@ class SortRows:
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """Rows of a node keep their order."""
         span = Span(*task.inputs)
-        named, rows = good_rows(read_table(self.support, span), self.support, self.encoding)
+        named, rows = good_rows(read_table(self.support, span), self.support, self.encoding, self.kind)
         names = distinct(named)
         local = codes(named, names)
         group = group_of(names, self.groups)[local]
@@ -63,7 +66,33 @@ class SortRows:
         (name,) = task.outputs
         with attempt.writer(name) as sink:
             write_ipc(sink, name, *pieces)
-        return Record(rows=span.rows, bad_rows=span.rows - len(rows.nodes))
+        told = {"nodes": len(names)}
+        return Record(rows=span.rows, bad_rows=span.rows - len(rows.nodes), data=told)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Nodes of a round.
+
+    Parameters
+    ----------
+    names : pa.Array [n]
+        Sorted.
+    rows : Rows
+        Of all of them, by node.
+    told : Tensor [n, s, 1]
+        What their neighbors said of the shared rows.
+    weight : Tensor [n]
+        Of the neighbors that did.
+    ends : int
+        Edges that begin at one of them, of the undirected graph.
+    """
+
+    names: pa.Array
+    rows: Rows
+    told: Tensor
+    weight: Tensor
+    ends: int
 
 
 @dataclass(frozen=True)
@@ -102,38 +131,28 @@ class Groups:
             raise DataError("shared rows with all features", given, "Leave these out.")
         return torch.from_numpy(features).double()
 
-    def own(self, folder: Store, number: int) -> tuple[pa.Array, Rows]:
+    def group(self, folder: Store, number: int, shared: int) -> Group:
+        """A group, its edges, and what neighbors said of so many shared rows."""
+        *both, weights = self.edges.read()
+        ends = distinct(pa.chunked_array([chunk for end in both for chunk in end.chunks], self.edges.kind))
+        names, rows = self._own(folder, number, ends)
+        everybody = distinct(pa.chunked_array([ends, names]))
+        whole = Links.of(graph_of((both[0], both[1]), weights, everybody)).graph
+        near, asked = around(whole, torch.from_numpy(codes(names, everybody)))
+        said = said_by(folder, self.said, everybody.take(pa.array(asked.numpy())), shared)
+        return Group(names, rows, *heard(near, said), len(near.ends))
+
+    def _own(self, folder: Store, number: int, ends: pa.Array) -> tuple[pa.Array, Rows]:
         """The names of a group's nodes, sorted, and their rows, by node."""
         batches = []
         for name in self.rows:
             with folder.open(name, mmap=True) as stream:
                 batches += read_batches(stream, name, lambda schema: range(number, number + 1))
         table = pa.Table.from_batches(batches)
-        kind = table.schema.field("node").type
-        heads, tails, _ = self.edges.read()
-        ends = distinct(
-            pa.chunked_array([*decoded(heads).cast(kind).chunks, *decoded(tails).cast(kind).chunks])
-        )
         ours = ends.filter(pa.array(group_of(ends, self.count) == number))
         named = table.column("node")
-        names = distinct(pa.chunked_array([*named.chunks, ours], kind))
+        names = distinct(pa.chunked_array([*named.chunks, ours], self.edges.kind))
         return names, rows_of(table.combine_chunks().to_batches() or batches[:1], names)
-
-    def heard(self, folder: Store, names: pa.Array, shared: int) -> tuple[Tensor, Tensor]:
-        """What the neighbors of nodes said [n, s, 1], and the weights of those that did [n]."""
-        if not self.said:
-            nothing = torch.full((len(names), shared, 1), torch.nan, dtype=torch.float64)
-            return nothing, torch.zeros(len(names), dtype=torch.float64)
-        parts = [read_said(folder, name) for name in self.said]
-        known = pa.concat_arrays([each for each, _ in parts])
-        order = pa.compute.array_sort_indices(known)
-        everybody, kind = known.take(order), known.type
-        said = torch.cat([each for _, each in parts])[torch.from_numpy(order.to_numpy().astype(np.int64))]
-        heads, tails, weights = self.edges.read()
-        graph = graph_of((decoded(heads).cast(kind), decoded(tails).cast(kind)), weights, everybody)
-        told, weight = heard(Links.of(graph).graph, said)
-        places = torch.from_numpy(codes(names, everybody))
-        return told[places], weight[places]
 
 
 @dataclass(frozen=True)
@@ -147,18 +166,17 @@ class RelaxGroup:
         (number,) = task.inputs
         folder, groups = attempt.folder, self.groups
         common = groups.common()
-        names, rows = groups.own(folder, number)
-        told, weight = groups.heard(folder, names, len(common))
-        said = torch.full_like(told, torch.nan)
-        for node, own in enumerate(rows.by_node(len(names))):
-            fitted = groups.refit.refit(own, common, told[node], float(weight[node]))
+        group = groups.group(folder, number, len(common))
+        said = torch.full_like(group.told, torch.nan)
+        for node, own in enumerate(group.rows.by_node(len(group.names))):
+            fitted = groups.refit.refit(own, common, group.told[node], float(group.weight[node]))
             said[node] = groups.refit.ask(fitted, common, 1)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
             flat = vectors(said[:, :, 0].numpy())
-            write_ipc(sink, name, pa.RecordBatch.from_pydict({"node": names, "said": flat}))
+            write_ipc(sink, name, pa.RecordBatch.from_pydict({"node": group.names, "said": flat}))
         change = largest_change(read_said(folder, groups.said[number])[1], said) if groups.said else MOST
-        return Record(rows=len(names), data={"change": min(change, MOST)})
+        return Record(rows=len(group.names), data={"change": min(change, MOST)})
 
 
 @dataclass(frozen=True)
@@ -184,11 +202,11 @@ class WriteGroup:
         """Outputs: the nodes, their rows, and what they heard in the last round; for `apply`."""
         (number,) = task.inputs
         folder, common = attempt.folder, self.groups.common()
-        names, rows = self.groups.own(folder, number)
-        told, weight = self.groups.heard(folder, names, len(common))
+        group = self.groups.group(folder, number, len(common))
+        names, rows = group.names, group.rows
         _, said = read_said(folder, self.said[number])
-        counts = torch.bincount(rows.nodes, minlength=len(names))
-        status = of_nodes(counts, said, self.rests)
+        counts = torch.bincount(rows.there.nodes, minlength=len(names))
+        status = of_nodes(counts, self.groups.refit.strength * group.weight, said, self.rests)
         table = pa.table({self.stored.node: names, "rows": counts.numpy(), "status": statuses(status)})
         part, mine, theirs = task.outputs
         with attempt.writer(part) as sink:
@@ -196,8 +214,12 @@ class WriteGroup:
         order = rows.nodes.argsort(stable=True)
         named = names.take(pa.array(rows.nodes[order].numpy()))
         with attempt.writer(mine) as sink:
-            write_ipc(sink, mine, batch_of(named, some(rows, order)))
-        columns = {"node": names, "heard": vectors(told[:, :, 0].numpy()), "weight": weight.numpy()}
+            write_ipc(sink, mine, batch_of(named, rows.some(order)))
+        columns = {
+            "node": names,
+            "heard": vectors(group.told[:, :, 0].numpy()),
+            "weight": group.weight.numpy(),
+        }
         with attempt.writer(theirs) as sink:
             write_ipc(sink, theirs, pa.RecordBatch.from_pydict(columns))
         if number == 0:
@@ -206,21 +228,58 @@ class WriteGroup:
             self.stored.write(folder)
         counted = np.bincount(status.numpy(), minlength=len(Status)).tolist()
         told_of = {each.name.lower(): counted[each] for each in Status if counted[each]}
-        return Record(rows=len(names), data={"status": told_of})
+        return Record(rows=len(names), data={"status": told_of, "ends": group.ends})
 
 
-SHARED = "_models/shared.arrow"
+MODELS = "_models"
+SHARED = f"{MODELS}/shared.arrow"
 
 
 def kept_files(number: int) -> tuple[str, str]:
     """Rows, and what was heard, of a group of nodes."""
-    return f"_models/rows-{number:05}.arrow", f"_models/heard-{number:05}.arrow"
+    return f"{MODELS}/rows-{number:05}.arrow", f"{MODELS}/heard-{number:05}.arrow"
 
 
 def group_of(names: pa.Array, groups: int) -> NDArray[np.int64]:
-    """The group of each name: the same wherever it is asked."""
-    sums = [zlib.crc32(str(name).encode()) % groups for name in names.to_pylist()]
-    return np.array(sums, np.int64)
+    """The group of each name, the same wherever it is asked: FNV-1a of its text, of all names at once."""
+    if not len(names):
+        return np.zeros(0, np.int64)
+    text = (names if is_binary(names.type) else names.cast(pa.large_string())).cast(pa.large_binary())
+    _, offsets, data = text.buffers()
+    ends = np.frombuffer(offsets, np.int64)[text.offset : text.offset + len(text) + 1]
+    octets = np.frombuffer(data or b"", np.uint8)
+    sums, left = np.full(len(text), FNV_BASIS, np.uint64), np.arange(len(text))
+    for place in range(int(np.diff(ends).max())):
+        left = left[ends[left + 1] - ends[left] > place]
+        sums[left] = (sums[left] ^ octets[ends[left] + place]) * FNV_PRIME
+    mixed = sums ^ (sums >> np.uint64(32))
+    return (mixed % np.uint64(groups)).astype(np.int64)
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether names are bytes, which need not be text."""
+    return bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_fixed_size_binary(kind))
+
+
+def around(graph: Graph, rows: Tensor) -> tuple[Graph, Tensor]:
+    """Some rows [n] of a graph, ascending, and the nodes [m] that their edges lead to, now its columns."""
+    place = torch.full((len(graph),), -1)
+    place[rows] = torch.arange(len(rows))
+    own = graph.edges.some(place[graph.heads] >= 0)
+    asked, tails = torch.unique(own.tails, return_inverse=True)
+    near = Edges(place[own.heads], tails, own.weights)
+    return Graph.of_sorted(near, len(rows), len(asked)), asked
+
+
+def said_by(folder: Store, files: Sequence[str], names: pa.Array, shared: int) -> Tensor:
+    """What nodes said [n, s, 1]; nan where that is not known. No answers of others are held."""
+    found = torch.full((len(names), shared, 1), torch.nan, dtype=torch.float64)
+    for name in files:
+        batch = read_ipc(folder, name)
+        places = codes(batch.column("node"), names)
+        there = np.flatnonzero(places >= 0)
+        found[torch.from_numpy(places[there])] = tensor(batch.take(pa.array(there)), "said")[:, :, None]
+    return found
 
 
 def batch_of(names: pa.Array, rows: Rows) -> pa.RecordBatch:
@@ -235,11 +294,6 @@ def rows_of(batches: Sequence[pa.RecordBatch], names: pa.Array) -> Rows:
     parts = [torch.cat([tensor(each, name) for each in batches]) for name in ("features", "target", "weight")]
     nodes = np.concatenate([codes(each.column("node"), names) for each in batches])
     return Rows(torch.from_numpy(nodes), *parts)
-
-
-def some(rows: Rows, order: Tensor) -> Rows:
-    """Rows in another order."""
-    return Rows(*(part[order] for part in (rows.nodes, rows.features, rows.targets, rows.weights)))
 
 
 def read_said(folder: Store, name: str) -> tuple[pa.Array, Tensor]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import torch
 
 from locdist.data.blocks import Matrix
-from locdist.data.columns import codes, decoded, distinct
+from locdist.data.columns import codes, distinct
 from locdist.data.encoding import Encoding
 from locdist.data.store import Store
 from locdist.errors import DataError
@@ -48,8 +48,7 @@ class Nodes:
         """Names, sorted, and the network."""
         parts, losses = read_losses(folder, self.gathered)
         heads, tails, weights = self.edges.read()
-        kind = parts[0].type
-        ends = decoded(heads).cast(kind), decoded(tails).cast(kind)
+        ends, kind = (heads, tails), self.edges.kind
         names = distinct(pa.chunked_array([*parts, *(chunk for end in ends for chunk in end.chunks)], kind))
         if not len(names):
             raise DataError("nodes", "neither rows nor edges", "Check the data.")

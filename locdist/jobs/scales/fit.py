@@ -124,7 +124,7 @@ class TellSites:
         fitted, scales = explained(rows, state, squares, own)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
-            write_ipc(sink, name, batch_of(**{each: _plain(value) for each, value in vars(fitted).items()}))
+            write_ipc(sink, name, batch_of(**vars(fitted)))
         return Record(rows=len(state.error), data=asdict(scales))
 
 
@@ -133,8 +133,7 @@ def read_fit(folder: str, fingerprint: str) -> Fitted:
     """What the last task wrote; the fingerprint tells it from others in the same place."""
     with Store.at(folder).open(SITES, mmap=True) as stream:
         (batch,) = read_batches(stream, SITES)
-        columns = {name: tensor(batch, name) for name in batch.schema.names}
-    return Fitted(**columns | {"deficient": columns["deficient"] > 0})
+        return Fitted(**{name: tensor(batch, name) for name in batch.schema.names})
 
 
 @dataclass(frozen=True)
@@ -211,13 +210,10 @@ def fit_cost(stage: str, rows: int, terms: int) -> Estimate:
 
 
 def _batch(state: State) -> pa.RecordBatch:
-    columns = {name: _plain(getattr(state, name)) for name in ("coefficients", "parts", "error", "deficient")}
+    columns = {name: getattr(state, name) for name in ("coefficients", "parts", "error")}
     told = asdict(Said(state.history, state.change, state.rests))
-    return batch_of(**columns).replace_schema_metadata({_SAID: packed(told)})
-
-
-def _plain(values: Tensor) -> Tensor:
-    return values.double() if values.dtype == torch.bool else values
+    batch = batch_of(**columns, deficient=state.deficient.double())
+    return batch.replace_schema_metadata({_SAID: packed(told)})
 
 
 def _read(folder: Store, name: str) -> State:

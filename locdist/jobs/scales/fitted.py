@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from scipy.stats import t as student
+from scipy.special import stdtrit  # the quantile of Student's t; scipy.stats takes a second to import
 from torch import Tensor
 
 from locdist.errors import DataError
 from locdist.jobs.telling.scales import Scales
-from locdist.local.multiscale import Sites, State
+from locdist.local.answers import Status
+from locdist.local.multiscale import State
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.select import Judged, score
+from locdist.local.sites import Sites
 from locdist.search.exact import Exact
 from locdist.search.generation import Generation
 
@@ -101,8 +103,8 @@ class Fitted:
     values, residuals : Tensor [n]
     influence : Tensor [n]
         Weight of each target in its own value.
-    deficient : Tensor [n] bool
-        Where a coefficient is not identified.
+    status : Tensor [n] int8
+        As `status_of` has it.
     """
 
     coefficients: Tensor
@@ -111,7 +113,15 @@ class Fitted:
     values: Tensor
     residuals: Tensor
     influence: Tensor
-    deficient: Tensor
+    status: Tensor
+
+
+def status_of(deficient: Tensor, rests: bool) -> Tensor:
+    """Statuses [n]: RANK_DEFICIENT where a coefficient is not identified, and NOT_CONVERGED everywhere if the
+    parts have not settled.
+    """
+    status = deficient.to(torch.int8) * int(Status.RANK_DEFICIENT)
+    return status if rests else torch.full_like(status, int(Status.NOT_CONVERGED))
 
 
 def explained(rows: Standardized, state: State, squares: Tensor, own: Tensor) -> tuple[Fitted, Scales]:
@@ -142,7 +152,7 @@ def explained(rows: Standardized, state: State, squares: Tensor, own: Tensor) ->
         values=state.parts.sum(1) * size + rows.level,
         residuals=error * size,
         influence=own.sum(1),
-        deficient=state.deficient,
+        status=status_of(state.deficient, state.rests),
     )
     told = Judged(error.square(), own.sum(1), own.sum(1))
     aicc, aic, bic = (score(told, error, name, n, False).value for name in ("aicc", "aic", "bic"))
@@ -150,7 +160,7 @@ def explained(rows: Standardized, state: State, squares: Tensor, own: Tensor) ->
         terms=rows.names,
         bandwidths=state.widths,
         enp=tuple(enp.tolist()),
-        critical=tuple(float(student.ppf(1 - LEVEL / each / 2, n - 1)) for each in enp.tolist()),
+        critical=tuple(float(stdtrit(n - 1, 1 - LEVEL / each / 2)) for each in enp.tolist()),
         together=state.history[0][0],
         sweeps=state.number,
         rests=state.rests,

@@ -54,8 +54,7 @@ class TellRows(Ask):
         at = stored.clamp(min=0)
         triples = torch.stack([found.coefficients, found.errors, found.ratios], 2)[at].flatten(1)
         told = [found.values[at], *triples.T, found.residuals[at], found.influence[at]]
-        status = found.deficient[at].to(torch.int8) * int(Status.RANK_DEFICIENT)
-        status = status.masked_fill(~there, int(Status.BAD_QUERY))
+        status = found.status[at].masked_fill(~there, int(Status.BAD_QUERY))
         columns = [*(nullable(each.where(there, math.nan)) for each in told), statuses(status)]
         truth, lost = (torch.from_numpy(part) for part in numbers(block.table.column(self.extra_columns[0])))
         good, own = there & ~lost, found.influence[at]

@@ -9,6 +9,7 @@ from locdist.data.schema import plain
 from locdist.jobs.asking.block import STATUS, statuses
 from locdist.jobs.asking.present import nullable
 from locdist.jobs.series.read import Columns, Gathered, following
+from locdist.local.answers import Status
 from locdist.local.series import Forecast, Path
 
 
@@ -16,18 +17,26 @@ def standardized(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Series [s, n] with mean 0 and variance 1 over what is known, and these means and sizes [s, 1]."""
     known = values.isfinite()
     count = known.sum(1, keepdim=True).clamp(min=1)
-    level = values.masked_fill(~known, 0.0).sum(1, keepdim=True) / count
-    left = (values - level).masked_fill(~known, 0.0)
+    small = values.masked_fill(~known, 0.0)
+    peak = small.abs().amax(1, keepdim=True)
+    peak = peak.where(peak > 0, 1.0)
+    unit = peak / (2 * peak.frexp().mantissa)  # a power of two costs no digits
+    small = small / unit  # whose squares neither overflow nor vanish
+    level = small.sum(1, keepdim=True) / count
+    left = (small - level).masked_fill(~known, 0.0)
     size = (left.square().sum(1, keepdim=True) / count).sqrt()
     size = size.where(size > 1e-12 * level.abs(), 1.0)
-    return (values - level) / size, level, size
+    return left.masked_fill(~known, torch.nan) / size, level * unit, size * unit
 
 
-def followed(loop: Forecast, values: Tensor, steps: int) -> Path:
-    """What follows series [s, n], [s, steps]."""
+def followed(loop: Forecast, values: Tensor, steps: int, ends: Tensor | None = None) -> Path:
+    """What follows series [s, n], or their values up to some `ends` [s], as [s, steps]."""
     scaled, level, size = standardized(values)
-    path = loop(scaled, steps)
-    return Path(path.values * size + level, path.status)
+    path = loop(scaled, steps, ends)
+    found = path.values * size + level
+    lost = ~found.isfinite() & ~path.values.isnan()
+    status = path.status.masked_fill(lost, int(Status.NOT_FINITE))
+    return Path(found.masked_fill(lost, torch.nan), status)
 
 
 def follow(loop: Forecast, series: Gathered, steps: int) -> Path:

@@ -12,7 +12,7 @@ from locdist.jobs import plans
 from locdist.jobs.asking.ask import spans_of
 from locdist.jobs.forecast import requested
 from locdist.jobs.request import inputs
-from locdist.jobs.series.tasks import CUT, FIND, FORECAST, SPAN_ROWS, forecast_cost
+from locdist.jobs.series.tasks import CUT, FIND, FORECAST, SPAN_ROWS, cut_cost, forecast_cost
 from locdist.jobs.telling.outlook import JobPlan, stage_plan
 from locdist.methods.series import SeriesMethod, series_method
 from locdist.plan.cost import MEASURED, Estimate
@@ -50,9 +50,11 @@ def plan_forecast(
     )  # fmt: skip
     small = Estimate(MEASURED.base, 0, MEASURED.task, f"base {MEASURED.base:,}", 8 * rows, 0)
     parts = [span.rows for span in spans_of(source, rows, [id])] if id is not None else []
+    found = records.get(FIND, {})
+    begin = "where series begin" + ("" if found else "; the ids, which find counts, add to it")
     first = (
         stage_plan(FIND, parts, lambda each: replace(small, read=8 * each), records, "the id of each row"),
-        stage_plan(CUT, [rows], lambda each: replace(small, read=0), records, "where series begin"),
+        stage_plan(CUT, [rows], lambda _: cut_cost(found.values()), records, begin),
     )
     return JobPlan(
         kind="forecast",

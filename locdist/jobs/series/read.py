@@ -117,6 +117,9 @@ def gathered(table: pa.Table, columns: Columns) -> Gathered:
     if times.null_count:
         raise DataError("a time of each row", f"{times.null_count} null", "Repair or leave out these rows.")
     place, series = as_numbers(times), np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    lost = int((~np.isfinite(place)).sum())
+    if lost:
+        raise DataError("a time of each row", f"{lost} nan or inf", "Repair or leave out these rows.")
     order = np.lexsort((place, series))
     same = (np.diff(place[order]) == 0) & (np.diff(series) == 0)
     if same.any():

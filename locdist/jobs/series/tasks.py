@@ -5,6 +5,7 @@ cut       one task: the series, which must be together, as spans of whole ones
 forecast  every span: what follows its series
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -106,15 +107,25 @@ class ForecastSpan:
         return Record(rows=rows.num_rows, data={"status": status})
 
 
+def cut_cost(found: Iterable[Record]) -> Estimate:
+    """The task that cuts, after the records of those that found runs.
+
+    memory = base + 3 x bytes of the ids and first rows of all runs
+    """
+    size = sum(sum(record.bytes.values()) for record in found)
+    formula = f"base {MEASURED.base:,} + 3 x {size:,} bytes of ids"
+    return Estimate(MEASURED.base + 3 * size, 0, MEASURED.task, formula, size)
+
+
 def forecast_cost(method: SeriesMethod, rows: int, steps: int) -> Estimate:
     """A task of a span.
 
-    memory = base + 8 bytes x rows x (3 x order + 8)
+    memory = base + 8 bytes x rows x (3 x order + 2 x targets + 8), targets of a window: one, or all steps
     """
     order, k = method.loop.order, method.loop.layer.neighbors
-    memory = MEASURED.base + 8 * rows * (3 * order + 8)
-    formula = f"base {MEASURED.base:,} + 8 x {rows:,} rows x (3 x {order} + 8)"
-    asked = 1 if method.loop.direct else steps
+    asked, targets = (1, steps) if method.loop.direct else (steps, 1)
+    memory = MEASURED.base + 8 * rows * (3 * order + 2 * targets + 8)
+    formula = f"base {MEASURED.base:,} + 8 x {rows:,} rows x (3 x {order} + 2 x {targets} + 8)"
     seconds = MEASURED.task + asked * (
         rows * (MEASURED.pair + order / MEASURED.exact) + k * MEASURED.neighbor
     )

@@ -10,8 +10,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from locdist.data.dataset import Dataset, dataset
-from locdist.data.store import Store
 from locdist.errors import UsageError
+from locdist.jobs.chosen import located
 from locdist.jobs.telling.text import aligned, to_json
 from locdist.jobs.telling.tuned import Trial
 from locdist.methods.method import Method
@@ -57,8 +57,8 @@ class LearnedRules:
     def write(self, place: str | Path) -> None:
         """Write the table, a row for each rule, to a path or URI that ends in .parquet or .csv."""
         check_place(place)
-        parent, _, name = str(place).rpartition("/")
-        with Store.at(parent or ".").writer(name) as stream:
+        folder, name = located(place)
+        with folder.writer(name) as stream:
             if name.endswith(".csv"):
                 pa.csv.write_csv(self.table, stream)
             else:

@@ -1,7 +1,7 @@
 """What `tune` found, for people, for programs, and for the jobs that use it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,11 @@ class Trial:
         return " ".join(f"{name}={value}" for name, value in self.options.items())
 
 
+def smallest(trials: Sequence[Trial]) -> Trial:
+    """The one of the smallest error, of equal ones the first; an error that is no number is the largest."""
+    return min(trials, key=lambda trial: trial.error if math.isfinite(trial.error) else math.inf)
+
+
 @dataclass(frozen=True)
 class Tuned:
     """A method, the map of the key that it was learned with, and how it was chosen.
@@ -72,7 +77,7 @@ class Tuned:
     @property
     def best(self) -> Trial:
         """The candidate with the smallest error; of equal ones the first."""
-        return min(self.trials, key=lambda trial: trial.error if math.isfinite(trial.error) else math.inf)
+        return smallest(self.trials)
 
     @property
     def scales(self) -> dict[str, float]:
