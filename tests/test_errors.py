@@ -37,6 +37,7 @@ OTHERS = {
     ("locdist/execute/loop.py", "Stopped"): "a signal: what a shell expects",
     ("locdist/execute/executor.py", "Stopped"): "a signal: what a shell expects",
     ("locdist/cli/frame.py", "Exit"): "the exit code, after the error was printed",
+    ("locdist/search/rows.py", "IndexError"): "ids beyond the rows: a fault of locdist",
     ("locdist/cli/app.py", "Exit"): "the exit code, after the result was printed",
 }
 
