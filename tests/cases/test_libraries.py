@@ -96,6 +96,7 @@ def test_a_cluster_of_somebody_else_is_named_before_it_is_used_and_never_stopped
     it running.
     """
     import ray
+    from ray._raylet import AuthenticationTokenLoader
 
     assert os.environ["RAY_ADDRESS"] == SOMEBODY
     engine.start()
@@ -103,6 +104,7 @@ def test_a_cluster_of_somebody_else_is_named_before_it_is_used_and_never_stopped
     assert address != SOMEBODY
     assert engine.place() == f"Ray at {address}, started for this run; nodes with cores: 1"
     environment = {"GIVEN": address, "RAY_AUTH_MODE": "token", "PYTHONPATH": str(ROOT)}
+    environment["RAY_AUTH_TOKEN"] = AuthenticationTokenLoader.instance().get_raw_token()
     environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # else Ray looks for 127.0.0.1 at another address
     done = subprocess.run(
         [sys.executable, "-c", GUEST], cwd=tmp_path, env={**os.environ, **environment},

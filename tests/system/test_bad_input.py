@@ -97,7 +97,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown extra": (
         {"extras": ["spreads"]},
-        r"spread, effective, coefficients, parameters, interval; got 'spreads'",
+        r"spread, effective, neglected, coefficients, parameters, interval; got 'spreads'",
     ),
     "negative explain": ({"explain": -1}, r"explain.*of 0 or more; got -1"),
     "limit of 0": ({"limit": 0}, r"a limit of at least one row; got 0"),
