@@ -194,10 +194,10 @@ def predict_flights(question: Question, index: Any, folder: Path, where: Any) ->
 def account(index: Any, report: Any) -> str:
     """What became of the rows of the support and of the queries, and how many true neighbors were found."""
     source = index.layout.source
-    gaps = ", ".join(f"{gap['column']} {gap['rows']:,}" for gap in source["dropped"])
+    gaps = ", ".join(f"{gap.column} {gap.rows:,}" for gap in source.dropped)
     statuses = ", ".join(f"{rows:,} {name}" for name, rows in report.status.items())
     return (
-        f"  support  {index.layout.rows:,} of {source['rows']:,} flights\n"
+        f"  support  {index.layout.rows:,} of {source.rows:,} flights\n"
         f"  gaps     {gaps}\n"
         f"  queries  {report.rows:,} flights: {statuses}\n"
         f"  recall   {report.recall or 'exact search'}"
