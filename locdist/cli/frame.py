@@ -78,10 +78,10 @@ class Job:
     ) -> None:
         """Do the first verb, or behind `locdist plan` the second, which tells what the first would do."""
         (do, tell), chosen, where = verbs, chosen | {"overwrite": self.overwrite}, self._where()
+        bad = {} if max_bad is None else {"max_bad": opt.max_bad(max_bad)}
         if planning(self.context):
             return show(tell(*given, **chosen, **where), self.json)
-        run = {"listener": listening(self.quiet), "command": continuing(sys.argv)}
-        run |= {} if max_bad is None else {"max_bad": opt.max_bad(max_bad)}
+        run = bad | {"listener": listening(self.quiet), "command": continuing(sys.argv)}
         done = do(*given, **chosen, **where, **run)
         show(done, self.json)
         if not self.json:

@@ -30,6 +30,7 @@ from locdist.jobs.coupling.costs import apply_cost
 from locdist.jobs.coupling.models import StoredModels
 from locdist.jobs.request import column_bytes, inputs, left_out, rows_told, settled, snapshot, unsettle
 from locdist.jobs.telling.coupled import ApplyReport
+from locdist.jobs.telling.kept import spent
 from locdist.local.answers import Answers, Status
 from locdist.methods.federated import FedRelax
 from locdist.plan.manifest import Manifest, claimed
@@ -228,11 +229,8 @@ class ApplyJob:
             bad_rows=sum(record.bad_rows for record in done),
             status=reduce(added, (each.status for each in counted)),
             reasons=reduce(added, (each.reasons for each in counted)),
-            seconds=time.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes,
+            **spent(done, self.started),
         )
         report.write(self.folder)
         unsettle(self.folder)

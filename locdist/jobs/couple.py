@@ -44,7 +44,7 @@ from locdist.jobs.request import (
 )
 from locdist.jobs.support import numeric
 from locdist.jobs.telling.coupled import CoupleReport
-from locdist.jobs.telling.kept import REPORT
+from locdist.jobs.telling.kept import REPORT, spent
 from locdist.methods.coupled import STEPS, CoupledMethod, coupled_method
 from locdist.methods.federated import FedRelax
 from locdist.plan.manifest import Manifest, claimed
@@ -254,11 +254,8 @@ class CoupleJob:
             gap=told["gap"],
             residual=told["residual"],
             objective=told["value"],
-            seconds=time.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes,
+            **spent(done, self.started),
         )
         report.write(self.folder)
         sweep(self.folder, [name for name in records if name != NODES], records)

@@ -44,7 +44,7 @@ from locdist.jobs.passing import Records, forget_bare, passed, sweep
 from locdist.jobs.request import inputs, settled, snapshot
 from locdist.jobs.stored import StoredGraph
 from locdist.jobs.telling.embedded import EmbedReport
-from locdist.jobs.telling.kept import REPORT
+from locdist.jobs.telling.kept import REPORT, spent
 from locdist.local.graph import Graph
 from locdist.local.layer import Layer
 from locdist.methods.embedded import EmbedMethod, embed_method
@@ -183,11 +183,8 @@ class EmbedJob:
             components=told["components"],
             eigenvalues=tuple(told["eigenvalues"]),
             settled=told["settled"],
-            seconds=time.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes,
+            **spent(done, self.started),
         )
         report.write(self.folder)
         sweep(self.folder, [AXES], records)

@@ -38,7 +38,7 @@ from locdist.jobs.series.tasks import (
     forecast_cost,
 )
 from locdist.jobs.telling.forecasts import ForecastReport
-from locdist.jobs.telling.kept import REPORT
+from locdist.jobs.telling.kept import REPORT, spent
 from locdist.local.series import Path
 from locdist.methods.method import ArrayLike
 from locdist.methods.series import SeriesMethod, series_method
@@ -210,11 +210,8 @@ class ForecastJob:
             series=rows // self.asked.steps,
             rows=rows,
             status=reduce(added, (dict(record.data["status"]) for record in parts)),
-            seconds=clock.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes,
+            **spent(done, self.started),
         )
         report.write(self.folder)
         sweep(self.folder, [FIND], records)

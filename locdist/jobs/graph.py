@@ -35,6 +35,7 @@ from locdist.jobs.linking import Linking, both_cost, edges_cost, linking, spans_
 from locdist.jobs.passing import Records, forget_bare, passed, sweep
 from locdist.jobs.request import check_recall, check_told, inputs, settled, snapshot
 from locdist.jobs.stored import StoredGraph
+from locdist.jobs.telling.kept import spent
 from locdist.jobs.telling.network import Degrees, GraphReport
 from locdist.local.graph import Graph
 from locdist.methods.method import Bandwidth, KernelChoice, Method
@@ -276,11 +277,8 @@ class GraphJob:
             sizes=tuple(told["sizes"]),
             recall=self.plan.recall,
             nprobe=self.plan.nprobe,
-            seconds=time.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes,
+            **spent(done, self.started),
         )
         report.write(self.folder)
         sweep(self.folder, [EDGES] if final == SYMMETRIZE else [], records)

@@ -40,7 +40,7 @@ from locdist.jobs.spreading.parts import (
 from locdist.jobs.spreading.whole import CHECKPOINT, Classes, SpreadWhole
 from locdist.jobs.spreading.written import FindLabels, WriteLabels
 from locdist.jobs.stored import StoredGraph
-from locdist.jobs.telling.kept import REPORT
+from locdist.jobs.telling.kept import REPORT, spent
 from locdist.jobs.telling.spread import LabelReport
 from locdist.methods.labels import LabelMethod, label_method
 from locdist.plan.manifest import Manifest, claimed
@@ -210,11 +210,8 @@ class LabelJob:
             flipped=told["flipped"],
             consistency=told["consistency"] / self.asked.graph.nodes,
             partitioned=self.asked.partitioned,
-            seconds=time.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes,
+            **spent(done, self.started),
         )
         report.write(self.folder)
         sweep(self.folder, [name for name in records if name != LABEL], records)

@@ -8,7 +8,6 @@ round-00001    every group: fitted again, with what neighbors said in the round 
 nodes          every group: what the models of its nodes are made of, kept for `apply`
 """
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -24,7 +23,7 @@ from locdist.jobs.coupling.stored import Stored
 from locdist.jobs.passing import Records, is_bare, passed, sweep
 from locdist.jobs.request import unsettle
 from locdist.jobs.telling.coupled import CoupleReport
-from locdist.jobs.telling.kept import REPORT
+from locdist.jobs.telling.kept import REPORT, spent
 from locdist.methods.federated import FedRelax
 from locdist.plan.plan import Function, Stage, Task, holding, remaining
 
@@ -96,11 +95,8 @@ class RelaxJob:
             gap=0.0,
             residual=change,
             objective=None,
-            seconds=time.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes,
+            **spent(done, self.started),
         )
         report.write(self.folder)
         sweep(self.folder, [name for name in records if name != NODES], records)

@@ -1,5 +1,6 @@
 """Words that several steps of a pipeline file share, and what they may say."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field
@@ -26,42 +27,22 @@ Keep = Annotated[
 ]
 
 
-def _layered(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    layered_method(given)
-    return given
+def _read_by(method_of: Callable[[Any], object]) -> AfterValidator:
+    """A method that a function can read is kept as it was given."""
+
+    def checked(given: Any) -> Any:
+        method_of(given)
+        return given
+
+    return AfterValidator(checked)
 
 
-def _labeling(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    label_method(given)
-    return given
-
-
-def _embedding(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    embed_method(given)
-    return given
-
-
-def _coupling(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    coupled_method(given)
-    return given
-
-
-def _backfitting(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    backfit_method(given)
-    return given
-
-
-def _series(given: str | dict[str, Any]) -> str | dict[str, Any]:
-    series_method(given)
-    return given
-
-
-Coupling = Annotated[str | dict[str, Any], AfterValidator(_coupling)]
-Backfitting = Annotated[str | dict[str, Any], AfterValidator(_backfitting)]
-OfSeries = Annotated[str | dict[str, Any], AfterValidator(_series)]
-Layered = Annotated[str | dict[str, Any], AfterValidator(_layered)]
-Labeling = Annotated[str | dict[str, Any], AfterValidator(_labeling)]
-Embedding = Annotated[str | dict[str, Any], AfterValidator(_embedding)]
+Coupling = Annotated[str | dict[str, Any], _read_by(coupled_method)]
+Backfitting = Annotated[str | dict[str, Any], _read_by(backfit_method)]
+OfSeries = Annotated[str | dict[str, Any], _read_by(series_method)]
+Layered = Annotated[str | dict[str, Any], _read_by(layered_method)]
+Labeling = Annotated[str | dict[str, Any], _read_by(label_method)]
+Embedding = Annotated[str | dict[str, Any], _read_by(embed_method)]
 Extra = (
     Literal["spread", "interval", "effective", "neglected", "coefficients", "parameters", "listwise"]
     | Annotated[str, Field(pattern=r"^interval=0?\.\d+$")]

@@ -40,6 +40,7 @@ from locdist.jobs.request import (
     settled,
     snapshot,
 )
+from locdist.jobs.telling.kept import spent
 from locdist.methods.method import plain
 from locdist.plan.cost import Search, predict_cost
 from locdist.plan.manifest import Manifest, claimed
@@ -134,11 +135,8 @@ class AskJob:
             reasons=reduce(added, (each.reasons for each in counted)),
             recall=self.plan.recall,
             nprobe=self.plan.nprobe,
-            seconds=time.monotonic() - self.started,
-            work_seconds=sum(record.seconds for record in done),
-            peak_memory=max(record.peak_memory for record in done),
-            tasks=len(done),
             notes=self.notes + _missed(self.plan),
+            **spent(done, self.started),
             diagnostics=Diagnostics.of(reduce(merged, (each.sums for each in counted))),
         )
         report.write(self.folder)

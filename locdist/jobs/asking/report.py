@@ -8,6 +8,7 @@ from locdist.data.store import Store
 from locdist.errors import TooManyBadRows
 from locdist.jobs.asking.diagnostics import Diagnostics
 from locdist.jobs.telling.kept import REPORT, Kept
+from locdist.jobs.telling.text import statuses_told
 from locdist.search.audit import Recall
 
 
@@ -56,7 +57,7 @@ class Report(Kept):
 
     def __str__(self) -> str:
         told = [f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s, {self.tasks} tasks)"]
-        told.append("status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()))
+        told.append(statuses_told(self.status))
         told += [f"{count:,} queries: {reason}" for reason, count in self.reasons.items()]
         if 0 < self.rows == self.bad_rows:
             told.append("no query could be used: the output has no answer (max_bad makes that an error)")

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from locdist.jobs.telling.kept import Kept
+from locdist.jobs.telling.text import statuses_told
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class CoupleReport(Kept):
         lines = [
             f"{self.nodes:,} nodes, {self.edges:,} edges, {self.rows:,} rows in {self.out} "
             f"({self.seconds:.1f} s)",
-            "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
+            statuses_told(self.status),
             f"{how} after {self.rounds:,} rounds: residual {self.residual:.2g}, gap {self.gap:.2g}"
             + ("" if self.objective is None else f"; objective {self.objective:.10g}"),
         ]
@@ -90,7 +91,7 @@ class ApplyReport(Kept):
     def __str__(self) -> str:
         lines = [
             f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s)",
-            "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
+            statuses_told(self.status),
             *(f"{count:,} queries: {reason}" for reason, count in self.reasons.items()),
         ]
         return "\n".join([*lines, *self.notes])

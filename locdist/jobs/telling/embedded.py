@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from locdist.jobs.telling.kept import Kept
+from locdist.jobs.telling.text import statuses_told
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class EmbedReport(Kept):
         values = ", ".join(f"{value:.4g}" for value in self.eigenvalues)
         lines = [
             f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s)",
-            "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
+            statuses_told(self.status),
             f"eigenvalues {values}, of the largest of {self.components:,} connected components",
         ]
         lines += [] if self.settled else ["the eigenvectors have not settled: use more neighbors"]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from locdist.jobs.telling.kept import Kept
+from locdist.jobs.telling.text import statuses_told
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,6 @@ class ForecastReport(Kept):
     def __str__(self) -> str:
         lines = [
             f"{self.rows:,} rows of {self.series:,} series in {self.out} ({self.seconds:.1f} s)",
-            "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
+            statuses_told(self.status),
         ]
         return "\n".join([*lines, *self.notes])

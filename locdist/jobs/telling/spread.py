@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from locdist.jobs.telling.kept import Kept
+from locdist.jobs.telling.text import statuses_told
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class LabelReport(Kept):
         lines = [
             f"{self.rows:,} nodes in {self.out} ({self.seconds:.1f} s), {self.classes:,} classes, "
             f"{self.known:,} labels given",
-            "status: " + ", ".join(f"{name} {count:,}" for name, count in self.status.items()),
+            statuses_told(self.status),
             f"{how} after {self.sweeps:,} sweeps; the last one changed numbers by {self.change:.2g} at most",
         ]
         return "\n".join([*lines, *self.notes])

@@ -33,6 +33,11 @@ def plain(value: object) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def statuses_told(status: Mapping[str, int]) -> str:
+    """How many rows have each status, as a line."""
+    return "status: " + ", ".join(f"{name} {count:,}" for name, count in status.items())
+
+
 def number(value: object) -> str:
     """A value as people read it: six digits of a float, thousands apart in an integer, a dash for nothing."""
     if value is None:
