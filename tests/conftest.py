@@ -13,6 +13,7 @@ FIRST = (  # files of minutes begin first, so that nobody waits for them at the 
     "tests/test_docs.py",
     "tests/chaos",
     "tests/speed",
+    "tests/system/test_demo.py",
     "tests/system/test_executors.py",
     "tests/system/test_every_method.py",
     "tests/system/test_pipeline.py",
