@@ -3,7 +3,8 @@
     python -m tests.speed.tables [--sets NAME,...] [--splits N] [--json FILE]
 
 For each split: `ld.tune` on the training rows alone, an index with its map, predictions of the test rows with
-intervals. Nothing is chosen by a test row. Takes a minute for a small set and hours for all.
+intervals. Nothing is chosen by a test row. Takes a minute for a small set and hours for all: the file of --json is
+written after each split, and what it has is not measured again.
 """
 
 import argparse
@@ -51,7 +52,7 @@ class Score:
         RMSE of the others; nan where there are none.
     held : float
         Share of the predicted targets inside of their intervals.
-    thirds : tuple of float
+    thirds : sequence of float
         The same for the rows of small, middle and large spread.
     tuned, predicted : float
         Seconds.
@@ -65,7 +66,7 @@ class Score:
     known: float
     new: float
     held: float
-    thirds: tuple[float, float, float]
+    thirds: Sequence[float]
     tuned: float
     predicted: float
     chosen: str
@@ -83,7 +84,7 @@ def scored(split: Split) -> Score:
     new = ~split.repeated
     return Score(
         rows=len(split.keys), rmse=_rmse(errors), cheap=_rmse(misses), known=1 - float(new.mean()),
-        new=_rmse(errors[new]), held=float(held.mean()), thirds=(low, middle, high),
+        new=_rmse(errors[new]), held=float(held.mean()), thirds=[low, middle, high],
         tuned=seconds[0], predicted=seconds[1], chosen=tuned.best.told,
     )  # fmt: skip
 
@@ -143,19 +144,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print a line for each split and a table at the end; returns the exit code."""
     given = _parser().parse_args(arguments)
     print("\n".join(f"{name}: {value}" for name, value in conditions().items()), flush=True)
-    found: dict[str, list[Score]] = {}
+    found = _kept(given.json)
     for name in given.sets.split(","):
         if why := missing(name):
             print(f"{name}: left out, as {why}", flush=True)
             continue
-        for split in itertools.islice(TABLES[name].splits(TABLES[name].place), given.splits):
-            found.setdefault(name, []).append(scored(split))
-            print(f"{name} {split.name}: {_told(found[name][-1])}", flush=True)
-    print(table([row(name, scores) for name, scores in found.items()]))
-    if given.json:
-        told = {name: [asdict(score) for score in scores] for name, scores in found.items()}
-        given.json.write_text(json.dumps({"conditions": conditions(), "sets": told}, indent=1) + "\n")
+        scores = found.setdefault(name, [])
+        for split in itertools.islice(TABLES[name].splits(TABLES[name].place), len(scores), given.splits):
+            scores.append(scored(split))
+            print(f"{name} {split.name}: {_told(scores[-1])}", flush=True)
+            _keep(found, given.json)
+    print(table([row(name, scores) for name, scores in found.items() if scores]))
     return 0
+
+
+def _kept(place: Path | None) -> dict[str, list[Score]]:
+    """What was measured before, the first splits of each set."""
+    if place is None or not place.exists():
+        return {}
+    sets = json.loads(place.read_text())["sets"]
+    return {name: [Score(**score) for score in scores] for name, scores in sets.items()}
+
+
+def _keep(found: dict[str, list[Score]], place: Path | None) -> None:
+    if place is not None:
+        told = {name: [asdict(score) for score in scores] for name, scores in found.items()}
+        place.write_text(json.dumps({"conditions": conditions(), "sets": told}, indent=1) + "\n")
 
 
 def _told(score: Score) -> str:
@@ -167,7 +181,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make tables", description="Public tables with fixed splits.")
     parser.add_argument("--sets", default=",".join(TABLES), metavar="NAME,...", help=", ".join(TABLES))
     parser.add_argument("--splits", type=int, metavar="N", help="the first N splits of each; all by default")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all scores there")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep all scores there, and go on from it")
     return parser
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from tests.speed.sets import TABLES, Split, missing
-from tests.speed.tables import HEAD, LEVEL, main, row, scored, table
+from tests.speed.sets import TABLES, Split, Table, missing
+from tests.speed.tables import HEAD, LEVEL, Score, main, row, scored, table
 
 
 def split(seed: int) -> Split:
@@ -39,6 +39,18 @@ def test_a_public_table_reaches_what_is_wanted(name, capsys):
     told = capsys.readouterr().out
     assert f"{name} 0:" in told
     assert "yes" in told.splitlines()[-1]
+
+
+def test_scores_are_kept_and_not_measured_again(tmp_path, monkeypatch, capsys):
+    told = Score(300, 0.2, 0.3, 0.1, 0.2, 0.9, [0.9, 0.9, 0.9], 1.0, 1.0, "covariance=mix")
+    measured = []
+    monkeypatch.setattr("tests.speed.tables.scored", lambda split: measured.append(split.name) or told)
+    monkeypatch.setattr("tests.speed.tables.missing", lambda name: "")
+    monkeypatch.setitem(TABLES, "yacht", Table("", lambda place: map(split, range(5)), 0.42))
+    for splits in ("2", "2", "3"):
+        assert main(["--sets", "yacht", "--splits", splits, "--json", str(tmp_path / "scores.json")]) == 0
+    assert measured == ["0", "1", "2"]
+    assert capsys.readouterr().out.splitlines()[-1].split()[1] == "3"
 
 
 def test_every_table_says_where_it_lies():
