@@ -18,7 +18,8 @@ from locdist.execute.contract import Executor
 from locdist.execute.events import Listener
 from locdist.pipeline import meaning, mistakes
 from locdist.pipeline.amounts import max_bad
-from locdist.pipeline.calls import RESOLVED, Call, EvaluateCall, calls
+from locdist.pipeline.call import RESOLVED, Call, EvaluateCall
+from locdist.pipeline.calls import calls
 from locdist.pipeline.changes import changed
 from locdist.pipeline.checking import checked
 from locdist.pipeline.document import Document, document, written

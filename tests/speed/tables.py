@@ -3,8 +3,8 @@
     python -m tests.speed.tables [--sets NAME,...] [--splits N] [--json FILE]
 
 For each split: `ld.tune` on the training rows alone, an index with its map, predictions of the test rows with
-intervals. Nothing is chosen by a test row. Takes a minute for a small set and hours for all: the file of --json is
-written after each split, and what it has is not measured again.
+intervals. Nothing is chosen by a test row. Takes a minute for a small set and hours for all. The file of
+--json is written after each split, and what it has is not measured again.
 """
 
 import argparse
