@@ -153,7 +153,11 @@ def _products(features: Tensor, query_features: Tensor, absent: Tensor) -> Tenso
 
 def offsets(features: Tensor, query_features: Tensor, absent: Tensor) -> Tensor:
     """R [q, k, m] float64: the features less those of the query, 0 where `absent` [q, k]."""
-    rows = features.to(torch.float64, copy=True).sub_(query_features.double()[:, None])
+    count, k, m = features.shape
+    there = query_features.double()[:, None]
+    # of few features neighbors come last in memory: sums over them are several times quicker so
+    rows = there.new_empty(count, m, k).mT if 4 * m <= k else there.new_empty(count, k, m)
+    torch.sub(features.double(), there, out=rows)
     if absent.any():  # whatever stands there, nan included, must not meet a sum
         rows.masked_fill_(absent[:, :, None], 0.0)
     return rows
@@ -172,7 +176,7 @@ def _primal(system: Design, ridge: float, slopes: bool) -> tuple[Solution, Tenso
         mean = mean.masked_fill(constant[:, :, None], 0.0)
     factor, pivot = factored(matrix)
     slope = torch.cholesky_solve(mean, factor)
-    operator = torch.cholesky_solve(weighted, factor) if slopes else None
+    operator = torch.bmm(inverse(factor, pivot), weighted) if slopes else None
 
     def left(near: Tensor, part: Tensor) -> Tensor:  # of [c, WX'] - (WX' X + ridge) slope
         miss = torch.bmm(system.rows[near], part).neg_()

@@ -1,13 +1,14 @@
 """Exact neighbors in few dimensions: rows in boxes, of which a group of close queries sees the near ones.
 
 Rows are split at the median of their widest column until a box holds few of them, and so are the queries of a
-call. A group of queries first looks at the boxes nearest to it: the largest of its k-th distances there is a
-bound, and no row of a box beyond that bound can be a neighbor. All other rows are compared, so the answer is
-exact whatever the data; the boxes decide only how many that are.
+call. Where a group of queries is, a few posts are put up: the k-th distance of a post, and the way to it, are
+a bound of a query's k-th distance; no row of a box beyond the largest of these bounds can be a neighbor. All
+other rows are compared, so the answer is exact whatever the data; the boxes decide only how many that are.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import torch
@@ -16,15 +17,18 @@ from torch import Tensor
 
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.local.sphere import arcs
+from locdist.search.lowest import lowest
 
 WIDE = 3  # columns up to which boxes are small beside the space
 ROWS = 2048  # from so many rows on there is something to leave out
 LEAF = 32  # rows of a box
 GROUP, FEW = 64, 16  # queries of a group, where there are as many as rows and where they are far apart
 AMPLE = 3  # times k rows are looked at for the bound: with k alone it is far too large
+ROUNDING = 1e-12  # relative, more than what sums of three squares and their roots lose
 MANY = 256  # queries that are worth building boxes for
 
 Floats = NDArray[np.float64]
+Wholes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,18 +37,18 @@ class Boxes:
 
     Attributes
     ----------
-    keys : Tensor [n, d]
-    ids : Tensor [n]
+    keys : ndarray [d, n]
+    ids : ndarray [n]
         The rows that they are, in ascending order inside of each box.
     starts : ndarray [boxes + 1]
         Where each box begins.
-    low, high : ndarray [boxes, d]
+    low, high : ndarray [d, boxes]
         Its corners.
     """
 
-    keys: Tensor
-    ids: Tensor
-    starts: NDArray[np.int64]
+    keys: Floats
+    ids: Wholes
+    starts: Wholes
     low: Floats
     high: Floats
 
@@ -55,73 +59,70 @@ class Boxes:
         corners = [(keys[part].min(0), keys[part].max(0)) for part in parts]
         ids = np.concatenate(parts)
         starts = np.cumsum([0, *map(len, parts)])
-        low, high = (np.stack(side) for side in zip(*corners, strict=True))
-        return Boxes(torch.from_numpy(keys[ids]), torch.from_numpy(ids), starts, low, high)
+        low, high = (np.stack(side, 1) for side in zip(*corners, strict=True))
+        return Boxes(np.ascontiguousarray(keys[ids].T), ids, starts, low, high)
 
     def search(self, queries: Tensor, k: int, metric: str) -> Neighborhood:
         """The k nearest rows of finite queries [q, d], in their order; k is at most n."""
-        asked = queries.double()
-        found = Neighborhood(
-            torch.empty(len(asked), k, dtype=torch.float64), torch.empty(len(asked), k, dtype=torch.int64)
-        )
+        asked = queries.double().numpy()
+        near, ids = np.empty((len(asked), k)), np.empty((len(asked), k), np.int64)
         size = GROUP if 4 * len(asked) > len(self.ids) else FEW
-        for group in _split(asked.numpy(), np.arange(len(asked)), size):
-            rows = torch.from_numpy(group)
-            near, ids = self._near(asked[rows], k)
-            if metric == "haversine":  # of equal arcs the smaller id comes first
-                near, ids = smallest(arcs(near), ids, k)
-            found.distances.index_copy_(0, rows, near)
-            found.ids.index_copy_(0, rows, ids)
-        return found
+        for group in _split(asked, np.arange(len(asked)), size):
+            near[group], ids[group] = self._near(asked[group].T, k)
+        found = Neighborhood(torch.from_numpy(near), torch.from_numpy(ids))
+        if metric != "haversine":
+            return found
+        return Neighborhood(*smallest(arcs(found.distances), found.ids, k))  # arcs tie where chords do not
 
-    def _near(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        """Squared distances and ids [g, k] of a group of close queries, sorted."""
-        low, high = queries.amin(0), queries.amax(0)
-        away = _gaps(torch.from_numpy(self.low), torch.from_numpy(self.high), low, high).numpy()
-        order = np.argsort(away, kind="stable")
+    def _near(self, queries: Floats, k: int) -> tuple[Floats, Wholes]:
+        """Squared distances and ids [g, k] of close queries [d, g]; of equal ones the smaller id is first."""
+        low, high = queries.min(1), queries.max(1)
+        bound = self._bound(queries, low, high, k)
+        rows = self._rows(np.flatnonzero(_gaps(self.low, self.high, low, high) <= bound))
+        keys = self.keys[:, rows]
+        inside = _gaps(keys, keys, low, high) <= bound
+        rows, keys = rows[inside], keys[:, inside]
+        order = np.argsort(self.ids[rows])
+        near, places = lowest(_squares(queries, keys[:, order]), k)
+        return near, self.ids[rows[order]].take(places)
+
+    def _bound(self, queries: Floats, low: Floats, high: Floats, k: int) -> float:
+        """What no squared distance of a query to its k-th neighbor is above."""
+        middle, quarter = (low + high) / 2, (high - low) / 4
+        away = _gaps(self.low, self.high, middle, middle)
+        order = np.argpartition(away, min(AMPLE * k // LEAF + 1, len(away) - 1))
         enough = np.searchsorted(np.diff(self.starts)[order].cumsum(), AMPLE * k) + 1
-        first = self._squares(queries, self._rows(order[:enough]))
-        bound = float(np.partition(first.numpy(), k - 1, axis=1)[:, k - 1].max()) * (1 + 1e-12)
-        rows = self._rows(np.flatnonzero(~(away > bound)))
-        rows = rows[~(_gaps(self.keys[rows], self.keys[rows], low, high) > bound)]
-        ids, sort = self.ids[rows].sort()
-        return _smallest(self._squares(queries, rows[sort]), ids, k)
+        posts = np.array([middle + quarter * signs for signs in product((-1, 1), repeat=len(middle))]).T
+        here = _squares(posts, self.keys[:, self._rows(order[:enough])])
+        reach = np.sqrt(np.partition(here, k - 1, axis=1)[:, k - 1])
+        ways = np.sqrt(_squares(queries, posts))
+        return float((reach + ways).min(1).max() ** 2 * (1 + ROUNDING))
 
-    def _rows(self, boxes: NDArray[np.int64]) -> Tensor:
+    def _rows(self, boxes: Wholes) -> Wholes:
         """The places of all rows of some boxes."""
         counts = np.diff(self.starts)[boxes]
         begins = np.repeat(self.starts[boxes] - np.concatenate([[0], counts.cumsum()[:-1]]), counts)
-        return torch.from_numpy(begins + np.arange(counts.sum()))
-
-    def _squares(self, queries: Tensor, rows: Tensor) -> Tensor:
-        """Squared distances [g, r], added up column by column, as those of lists are."""
-        keys, total = self.keys[rows], torch.zeros(())
-        for column in range(keys.shape[1]):
-            part = (keys[:, column] - queries[:, column, None]).square_()
-            total = part if column == 0 else total.add_(part)
-        return total
+        return begins + np.arange(counts.sum())
 
 
-def _gaps(low: Tensor, high: Tensor, least: Tensor, most: Tensor) -> Tensor:
-    """Squared distances [n] of boxes with corners [n, d] from the box with corners [d]."""
-    return torch.maximum(low - most, least - high).clamp_(min=0).square_().sum(1)
-
-
-def _smallest(distances: Tensor, ids: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k smallest (distance, id) of [g, r] with ascending ids [r]. NumPy selects and sorts several times
-    faster than torch.
+def _squares(queries: Floats, keys: Floats) -> Floats:
+    """Squared distances [g, n] of queries [d, g] and keys [d, n], added up column by column, as those of
+    lists are.
     """
-    values = distances.numpy()
-    places = np.argpartition(values, k - 1, axis=1)[:, :k]
-    order = np.argsort(np.take_along_axis(values, places, 1), axis=1)
-    chosen = torch.from_numpy(np.take_along_axis(places, order, 1))
-    near, found = distances.gather(1, chosen), ids[chosen]
-    if int((distances <= near[:, -1:]).sum()) > k * len(near):  # some have a row more at the k-th distance
-        return smallest(distances, ids.expand_as(distances), k)
-    tied = (near[:, 1:] == near[:, :-1]).any(1)
-    if tied.any():
-        near[tied], found[tied] = smallest(near[tied], found[tied], k)
-    return near, found
+    total: Floats = np.square(queries[0, :, None] - keys[0])
+    for query, key in zip(queries[1:], keys[1:], strict=True):
+        part = query[:, None] - key
+        total += np.square(part, out=part)
+    return total
+
+
+def _gaps(low: Floats, high: Floats, least: Floats, most: Floats) -> Floats:
+    """Squared distances [n] of boxes with corners [d, n] from the box with corners [d]."""
+    total = np.zeros(low.shape[1])
+    for column in range(len(low)):
+        gaps = np.maximum(low[column] - most[column], least[column] - high[column])
+        total += np.square(np.maximum(gaps, 0, out=gaps), out=gaps)
+    return total
 
 
 def _split(points: Floats, rows: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
