@@ -1,5 +1,6 @@
 """Modes: of many places that climbs ended in, those that stand for the others."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -99,5 +100,11 @@ def located(asked: Tensor, known: Tensor) -> Tensor:
 
 def distinct(cells: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct rows of cells [n, d], in their order, and which of them each is [n]."""
-    rows, place = torch.unique(cells, dim=0, return_inverse=True)
-    return rows, place
+    rows = cells.numpy()
+    order = np.lexsort(rows.T[::-1])  # several times faster than `torch.unique` of rows
+    rows = rows[order]
+    first = np.ones(len(rows), bool)
+    first[1:] = (rows[1:] != rows[:-1]).any(1)
+    place = np.empty(len(rows), np.int64)
+    place[order] = first.cumsum() - 1
+    return torch.from_numpy(rows[first]), torch.from_numpy(place)
