@@ -39,7 +39,7 @@ tables: $(STAMP)  ## learned kernels on public tables beside this checkout (hour
 	@echo "== tables: a line for each split, a table at the end"
 	@$(BIN)/python -m tests.speed.tables $(ARGS)
 
-chaos: $(STAMP)  ## kill workers, drivers and nodes at random moments; every byte is compared (some minutes)
+chaos: $(STAMP)  ## kill workers, drivers and nodes at random moments; every byte is compared (some minutes; ARGS=--pipelines)
 	@echo "== chaos: a line for each kill, a table at the end"
 	@$(BIN)/python -W error -m tests.chaos $(ARGS)
 

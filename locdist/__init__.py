@@ -37,7 +37,9 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.jobs.move import move
     from locdist.jobs.neighbors import neighbors
     from locdist.jobs.predict import predict
+    from locdist.jobs.restore import restore
     from locdist.jobs.rules import learn_rules, rule_base
+    from locdist.jobs.segment import segment
     from locdist.jobs.select import select
     from locdist.jobs.telling.selection import Selection
     from locdist.jobs.transform import transform
@@ -45,17 +47,17 @@ if TYPE_CHECKING:  # what type checkers and editors read; _HOMES says the same, 
     from locdist.local.answers import Answers, Status
     from locdist.local.bandwidths import Nearest
     from locdist.local.graph import Graph
+    from locdist.methods.atlas import atlas
     from locdist.methods.charts import logifold
-    from locdist.methods.coupled import gtvmin
+    from locdist.methods.coupled import dem_learn, gtvmin
     from locdist.methods.covariance import kernel_ridge, local_gp
-    from locdist.methods.democratic import dem_learn
     from locdist.methods.distribution import kde, local_quantile, local_variance
-    from locdist.methods.embedded import lle, spectral
+    from locdist.methods.embedded import lazy_codes, lazy_coordinates, lle, spectral
     from locdist.methods.federated import fed_relax
     from locdist.methods.fuzzy import fuzzy_inference
     from locdist.methods.generalized import local_gamma, local_logistic, local_poisson
     from locdist.methods.gwr import gwr
-    from locdist.methods.images import bilateral, nonlocal_bayes, nonlocal_means, nonlocal_model
+    from locdist.methods.images import bilateral, nonlocal_bayes, nonlocal_means, nonlocal_model, patches
     from locdist.methods.labels import (
         label_propagation,
         label_spreading,
@@ -94,6 +96,7 @@ __all__ = [
     "__version__",
     "apply",
     "assign",
+    "atlas",
     "backfit",
     "backtest",
     "barycenter",
@@ -129,6 +132,8 @@ __all__ = [
     "label_propagation",
     "label_spreading",
     "lazy_autoencoder",
+    "lazy_codes",
+    "lazy_coordinates",
     "lazy_map",
     "learn_rules",
     "lle",
@@ -156,13 +161,16 @@ __all__ = [
     "nonlocal_means",
     "nonlocal_model",
     "open_index",
+    "patches",
     "place",
     "poisson_learning",
     "predict",
     "ray",
     "relaxation_labeling",
+    "restore",
     "rule_base",
     "scales",
+    "segment",
     "select",
     "sklearn",
     "spectral",
@@ -187,6 +195,7 @@ _HOMES = {
     "Status": "locdist.local.answers",
     "apply": "locdist.jobs.apply",
     "assign": "locdist.jobs.assign",
+    "atlas": "locdist.methods.atlas",
     "backfit": "locdist.jobs.backfit",
     "backtest": "locdist.jobs.backtest",
     "barycenter": "locdist.methods.shape",
@@ -199,7 +208,7 @@ _HOMES = {
     "couple": "locdist.jobs.couple",
     "dask": "locdist",
     "dataset": "locdist.data.dataset",
-    "dem_learn": "locdist.methods.democratic",
+    "dem_learn": "locdist.methods.coupled",
     "delays": "locdist.jobs.delays",
     "denoise": "locdist.methods.moving",
     "denoise_manifold": "locdist.methods.layered",
@@ -221,6 +230,8 @@ _HOMES = {
     "label_propagation": "locdist.methods.labels",
     "label_spreading": "locdist.methods.labels",
     "lazy_autoencoder": "locdist.jobs.lazy",
+    "lazy_codes": "locdist.methods.embedded",
+    "lazy_coordinates": "locdist.methods.embedded",
     "lazy_map": "locdist.jobs.lazy",
     "learn_rules": "locdist.jobs.rules",
     "lle": "locdist.methods.embedded",
@@ -248,13 +259,16 @@ _HOMES = {
     "nonlocal_means": "locdist.methods.images",
     "nonlocal_model": "locdist.methods.images",
     "open_index": "locdist.search.generation",
+    "patches": "locdist.methods.images",
     "place": "locdist.jobs.embed",
     "poisson_learning": "locdist.methods.labels",
     "predict": "locdist.jobs.predict",
     "ray": "locdist",
     "relaxation_labeling": "locdist.methods.labels",
+    "restore": "locdist.jobs.restore",
     "rule_base": "locdist.jobs.rules",
     "scales": "locdist.jobs.backfit",
+    "segment": "locdist.jobs.segment",
     "select": "locdist.jobs.select",
     "sklearn": "locdist",
     "spectral": "locdist.methods.embedded",

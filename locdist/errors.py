@@ -65,6 +65,12 @@ class TooManyBadRows(DataError):
     exit_code = 5
 
 
+def each_meant(names: Iterable[object], known: Iterable[str]) -> str:
+    """`did_you_mean` of several names."""
+    there = list(known)
+    return " ".join(dict.fromkeys(did_you_mean(name, there) for name in names))
+
+
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """A sentence that points to the closest of the `known` names, or lists them."""
     names = list(known)

@@ -14,6 +14,7 @@ from locdist.cli import (
     clustering,
     commands,
     coupling,
+    images,
     moving,
     networks,
     pipelines,
@@ -146,6 +147,7 @@ def status(folder: opt.Folder, verify: opt.Verify = False, json: opt.Json = Fals
 
 def methods() -> None:
     """List the methods and the kernels."""
+    from locdist.jobs.restoring.chosen import RESTORE_METHODS
     from locdist.local.kernels import KERNELS
     from locdist.methods.coupled import COUPLED_METHODS
     from locdist.methods.embedded import EMBED_METHODS
@@ -162,6 +164,7 @@ def methods() -> None:
         "couple": COUPLED_METHODS,
         "backfit": BACKFIT_METHODS,
         "forecast": SERIES_METHODS,
+        "restore": RESTORE_METHODS,
     }
     for verb, table in [("", METHODS), *tables.items()]:
         typer.echo(f"methods of `{verb}`" if verb else "methods (parameters after the name)")
@@ -207,12 +210,14 @@ for _verb in (
     moving.move,
     sites.backfit,
     series.forecast,
+    images.restore,
     pipelines.run,
 ):
     app.command()(_verb)
     plan.command()(_verb)
 app.command()(clustering.bandwidth)
 app.command()(choosing.select)
+app.command()(series.backtest)
 app.command()(tuning.tune)
 app.command()(tuning.rules)
 for _look in (evaluate, explain, status, methods, doctor, pipelines.schema):

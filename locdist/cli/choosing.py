@@ -104,7 +104,7 @@ def select(
     roles = (features, target, None, weight, scaling, metric, map, offset)
     rows = dataset_of(support, key, *roles) if key else support
     found = select(
-        opt.names(method), rows, grid=_grid(k, kernel, bandwidth, ridge, param), criterion=criterion,
+        opt.names(method), rows, grid=grid_of(k, kernel, bandwidth, ridge, param), criterion=criterion,
         sample=sample, seed=seed, bad=bad,
     )  # fmt: skip
     if out is not None:
@@ -114,7 +114,7 @@ def select(
     show(found, json)
 
 
-def _grid(
+def grid_of(
     k: str | None,
     kernel: list[str] | None,
     bandwidth: str | None,

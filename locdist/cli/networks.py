@@ -52,7 +52,10 @@ Partitioned = Annotated[
     typer.Option("--partitioned/--whole", help="Sweep partitions apart; where one worker is too small."),
 ]
 
-Embedding = Annotated[str, typer.Option("--method", "-m", help="lle or spectral.", metavar="NAME")]
+Embedding = Annotated[
+    str,
+    typer.Option("--method", "-m", help="lle, spectral, lazy-map or lazy-autoencoder.", metavar="NAME"),
+]
 EmbeddingPath = Annotated[str, typer.Argument(help="The folder that `locdist embed` wrote.")]
 
 
@@ -149,6 +152,8 @@ def embed(
     locdist embed data/train/ --key x,y,z -m lle -k 12 --out embedding/
     locdist embed data/train/ --key embedding -m spectral
         --param components=3 --out embedding/
+    locdist embed data/sample/ --key x,y,z -m lazy-autoencoder
+        --out codes/
     """
     from locdist.jobs.embed import embed
     from locdist.jobs.network_plans import plan_embed
@@ -171,6 +176,9 @@ def place(
     max_bad: opt.MaxBad = None,
 ) -> None:
     """Place new rows in an embedding, by their neighbors.
+
+    With codes of a lazy autoencoder also what these tell of each row:
+    columns "reconstructed_NAME", where gaps in the row are filled.
 
     \b
     locdist place embedding/ data/new/ --out placed/

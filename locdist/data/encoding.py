@@ -26,7 +26,7 @@ from locdist.data.dataset import Roles
 from locdist.data.keymap import KeyMap
 from locdist.data.profile import NO_LATITUDE, ZERO_VECTOR, Profile, kind_of
 from locdist.data.schema import is_text, plain, promote
-from locdist.errors import DataError, did_you_mean
+from locdist.errors import DataError, each_meant
 from locdist.local.sphere import points as sphere
 
 __all__ = ["UNSEEN_CATEGORY", "ColumnEncoding", "Encoding", "Rejected", "spread_warning"]
@@ -133,15 +133,15 @@ class Encoding:
         Raises
         ------
         DataError
-            When a column is missing (with the closest name), of another kind, or of another width.
+            When columns are missing (with the closest names), one is of another kind, or of another width.
         """
+        lost = [column.name for column in self.columns if schema.get_field_index(column.name) < 0]
+        if lost:
+            there = ", ".join(repr(name) for name in schema.names) or "no columns"
+            wanted = f"column{'s' * (len(lost) > 1)} {', '.join(map(repr, lost))} of the {self.role}"
+            raise DataError(wanted, f"the columns {there}", each_meant(lost, schema.names))
         for column in self.columns:
-            index = schema.get_field_index(column.name)
-            if index < 0:
-                there = ", ".join(repr(name) for name in schema.names) or "no columns"
-                wanted = f"column {column.name!r} of the {self.role}"
-                raise DataError(wanted, f"the columns {there}", did_you_mean(column.name, schema.names))
-            _check_kind(column, schema.field(index).type, self.role)
+            _check_kind(column, schema.field(column.name).type, self.role)
 
     def encode(self, table: pa.Table) -> tuple[Matrix, Flags, list[Rejected]]:
         """The rows of a table as points.

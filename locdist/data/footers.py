@@ -252,7 +252,8 @@ class Reading:
         if known < float("inf"):
             return float(known)
         names = [field.name for field in fields]
-        batches = file.iter_batches(_SAMPLE, row_groups=[group], columns=names, use_threads=False)
+        few = min(_SAMPLE, self.batch_rows or _SAMPLE)  # a row may be large: no more than asked for
+        batches = file.iter_batches(few, row_groups=[group], columns=names, use_threads=False)
         first = next(batches, None)
         if first is None:
             return 1.0

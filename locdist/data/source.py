@@ -24,7 +24,7 @@ from locdist.data.footers import Reading, SourceFile, describe
 from locdist.data.listing import PLACES, Listing, listing
 from locdist.data.schema import cast, unify
 from locdist.data.store import FileInfo, Store
-from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.errors import DataError, UsageError, each_meant
 
 Numbers = npt.NDArray[np.int64]
 BATCH_BYTES = 32 << 20
@@ -145,21 +145,19 @@ class Source:
         Raises
         ------
         UsageError
-            When no file has the column; with the name that may have been meant.
+            When no file has a column; names all of them, and what may have been meant.
         DataError
             When a file lacks the column; with the first such file.
         """
+        lost = [name for name in columns if self.schema.get_field_index(name) < 0]
+        if lost:
+            given = ", ".join(map(repr, lost))
+            raise UsageError("a column of the data", given, each_meant(lost, self.schema.names))
         for name in columns:
-            if self.schema.get_field_index(name) < 0:
-                raise UsageError("a column of the data", f"{name!r}", did_you_mean(name, self.schema.names))
             file = dict(self.absent).get(name)
             if file is not None:
-                given = f"{file} without it"
-                raise DataError(
-                    f"column {name!r} in every file",
-                    given,
-                    "Write the file with the column, or leave one of them out.",
-                )
+                remedy = "Write the file with the column, or leave one of them out."
+                raise DataError(f"column {name!r} in every file", f"{file} without it", remedy)
 
     def read(
         self,

@@ -7,13 +7,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from locdist.data.columns import MISSING, NULL, REASONS, codes
-from locdist.data.encoding import UNSEEN_CATEGORY, Rejected
+from locdist.data.encoding import UNSEEN_CATEGORY
 from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError
@@ -21,25 +19,22 @@ from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.asking.ask import Running, kept, spans_of
-from locdist.jobs.asking.block import STATUS, Block, statuses
-from locdist.jobs.asking.present import nullable
+from locdist.jobs.asking.block import Block, statuses
 from locdist.jobs.asking.questions import QUARANTINE, check_kept
 from locdist.jobs.asking.report import check_bad
 from locdist.jobs.asking.tally import Counted, Tally, added
 from locdist.jobs.coupling.costs import apply_cost
-from locdist.jobs.coupling.models import StoredModels
+from locdist.jobs.coupling.models import Choice, StoredModels
 from locdist.jobs.request import column_bytes, inputs, left_out, rows_told, settled, snapshot, unsettle
 from locdist.jobs.telling.coupled import ApplyReport
 from locdist.jobs.telling.kept import spent
 from locdist.local.answers import Answers, Status
-from locdist.methods.federated import FedRelax
 from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Attempt, Resources, Stage, Task, holding, remaining
 from locdist.plan.records import Record
 from locdist.plan.versions import versions
 
 APPLY, BLOCK = "apply", 65_536
-ANSWERS = pa.schema([("prediction", pa.float64()), ("status", STATUS)])
 
 
 def apply(
@@ -47,7 +42,7 @@ def apply(
     queries: Any,
     out: str | Path | None = None,
     *,
-    method: FedRelax | None = None,
+    method: Choice | None = None,
     keep: str | Sequence[str] | None = None,
     executor: Executor | None = None,
     resources: Resources | None = None,
@@ -64,11 +59,14 @@ def apply(
     models : path
         The folder that `couple` wrote.
     queries : path, table or mapping of names to arrays
-        Rows with the features of the models, and the column that names the node of each.
+        Rows with the features of the models, and the column that names the node of each; of charts the
+        features alone.
     out : path or URI, optional
         The output folder; without it a table is returned. One row a query, in the order of the queries: what
         is kept, `prediction`, and `status`, that of the node's model; "empty" for a node that nobody knows.
-    method : FedRelax, optional
+        Of charts `label` and the probabilities of all classes, as in `predict`; "low_support" where no chart
+        is certain and all vote.
+    method : FedRelax, Atlas, or spec, optional
         Of models that it made: a folder holds no code, so their estimators are named again. They are fitted
         again, once in each process, where a query asks for them; every process holds all rows of all nodes.
     keep : str or list of str, optional
@@ -97,7 +95,7 @@ def asked(
     models: StoredModels | str | Path,
     queries: Any,
     keep: str | Sequence[str] | None = None,
-    method: FedRelax | None = None,
+    method: Choice | None = None,
 ) -> "ApplyRows":
     """What `apply` runs and `plan` describes, checked."""
     found, rows = StoredModels.at(models, method), source(queries)
@@ -123,26 +121,25 @@ class ApplyRows:
     def __post_init__(self) -> None:
         self.models.stored.encoding.check(self.source.schema)
         self.source.check(self.columns)
-        check_kept(self.keep, ANSWERS)
+        check_kept(self.keep, self.models.shown.schema())
 
     @property
     def columns(self) -> list[str]:
         """Columns that are read."""
-        stored = self.models.stored
-        needed = [column.name for column in stored.encoding.columns]
-        return list(dict.fromkeys([*needed, stored.node, *self.keep]))
+        return list(dict.fromkeys([*self.models.columns, *self.keep]))
 
     @property
     def schema(self) -> pa.Schema:
         """Of the output."""
         own = [self.source.schema.field(name) for name in self.keep]
         address = [pa.field("file", pa.string()), pa.field("row", pa.int64())]
-        return pa.schema([*(own or address), *ANSWERS])
+        return pa.schema([*(own or address), *self.models.shown.schema()])
 
     def manifest(self, limit: int | None) -> Manifest:
         """What is pinned in the folder."""
         told: Mapping[str, Any] = {
             "models": self.models.fingerprint, "keep": list(self.keep), "limit": limit,
+            "roles": {"target": [self.models.stored.target]},
         }  # fmt: skip
         return Manifest(APPLY, told, snapshot(self.source), versions())
 
@@ -152,28 +149,24 @@ class ApplyRows:
 
     def tables(self, start: int, stop: int) -> Iterator[tuple[pa.Table, Tally]]:
         """Output rows [start, stop), a block at a time, with what is counted."""
+        shown = self.models.shown
         for table in self.source.read(start, stop, self.columns, BLOCK):
             block, answers = self._answers(table, start)
-            told = pa.Table.from_arrays(
-                [nullable(answers.values[:, 0]), statuses(answers.status)], schema=ANSWERS
-            )
+            columns = [*shown.values(answers.values), statuses(answers.status)]
+            told = pa.Table.from_arrays(columns, schema=shown.schema())
             own = table.select(self.keep) if self.keep else self.source.addresses(start, start + len(table))
             whole = pa.Table.from_arrays([*own.columns, *told.columns], schema=self.schema)
             yield whole, Tally.of(self.source, block, told, {})
             start += len(table)
 
     def _answers(self, table: pa.Table, first: int) -> tuple[Block, Answers]:
-        names, models = self.models.read()
-        stored = self.models.stored
-        features, bad, rejected = stored.encoding.encode(table)
-        places = codes(table.column(stored.node), names)
-        nameless = np.flatnonzero(places == MISSING)
-        if len(nameless):
-            rejected = [*rejected, Rejected(stored.node, REASONS[NULL], nameless)]
+        features, bad, rejected = self.models.stored.encoding.encode(table)
+        x = torch.from_numpy(features).double()
+        answers, nameless = self.models.answers(table, x)
+        rejected = [*rejected, *nameless]
         for found in rejected:
             bad[found.rows] |= found.reason != UNSEEN_CATEGORY
-        x, wrong = torch.from_numpy(features).double(), torch.from_numpy(bad)
-        answers = models.predict(torch.from_numpy(places).clamp(min=-1), x)
+        wrong = torch.from_numpy(bad)
         block = Block(table, first, x, None, wrong, tuple(rejected))
         return block, answers.refuse(wrong, Status.BAD_QUERY)
 

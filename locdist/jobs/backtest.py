@@ -13,7 +13,7 @@ from torch import Tensor
 from locdist.errors import DataError, UsageError
 from locdist.jobs.asking.spread import spread
 from locdist.jobs.forecast import matrix, requested
-from locdist.jobs.grid import listed
+from locdist.jobs.grid import Between, listed
 from locdist.jobs.request import is_whole
 from locdist.jobs.series.answers import followed, standardized
 from locdist.jobs.series.read import gathered
@@ -142,6 +142,9 @@ def _settings(methods: Choice | Sequence[Choice], grid: Mapping[str, Any] | None
     values = {name: listed(each) for name, each in (grid or {}).items()}
     if not given or not all(values.values()):
         raise UsageError("methods, and values to try", f"{methods!r}, {grid!r}", "Name at least one of each.")
+    for name, each in values.items():
+        if any(isinstance(value, Between) for value in each):
+            raise UsageError(f"values of {name}", "a range", "Name them: errors of forecasts leap about.")
     combined = [dict(zip(values, each, strict=True)) for each in itertools.product(*values.values())]
     return [series_method(_spec(choice) | each) for choice in given for each in combined]
 

@@ -49,7 +49,12 @@ def write_method(
 ) -> None:
     """Write a method, atomically, to a path or URI that ends in .json."""
     folder, name = located(place)
-    folder.write(name, packed(asdict(Chosen(method.spec, dict(why), map)), indent=1))
+    folder.write(name, written(method, why, map))
+
+
+def written(method: Method, why: Mapping[str, Any], map: KeyMap | None = None) -> bytes:
+    """The file of a method."""
+    return packed(asdict(Chosen(method.spec, dict(why), map)), indent=1)
 
 
 def read_method(choice: str | Path | Mapping[str, Any] | Method) -> Method:

@@ -7,7 +7,8 @@
     nodes          one task: the models as a table
 
 Rows of a node may lie in any partition: sums over them are all that a linear model needs. They are summed in
-the order of the partitions, so no executor changes a bit.
+the order of the partitions, so no executor changes a bit. Estimators of others have jobs of their own
+(`relax`, `fold`).
 """
 
 import time
@@ -17,20 +18,23 @@ from pathlib import Path
 from typing import Any
 
 from locdist.data.dataset import Dataset, checked
-from locdist.data.source import Source, source
+from locdist.data.source import Source
 from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.build_index import Options
+from locdist.jobs.coupling.checks import check_charts, check_roles, shared_rows
 from locdist.jobs.coupling.costs import couple_cost, gather_cost
 from locdist.jobs.coupling.edges import NamedEdges
 from locdist.jobs.coupling.fits import CHECKPOINT
 from locdist.jobs.coupling.gather import GatherRows
+from locdist.jobs.coupling.levels import NamedLevels
 from locdist.jobs.coupling.passes import PROFILE, Passes
 from locdist.jobs.coupling.solve import CoupleNodes, Nodes, WriteNodes
 from locdist.jobs.coupling.stored import Stored
+from locdist.jobs.fold import FoldJob
 from locdist.jobs.passing import Records, forget_bare, is_bare, passed, sweep
 from locdist.jobs.relax import RelaxJob
 from locdist.jobs.request import (
@@ -42,13 +46,12 @@ from locdist.jobs.request import (
     snapshot,
     unsettle,
 )
-from locdist.jobs.support import numeric
-from locdist.jobs.telling.coupled import CoupleReport
+from locdist.jobs.telling.coupled import CoupleReport, FoldReport
 from locdist.jobs.telling.kept import REPORT, spent
-from locdist.methods.coupled import STEPS, CoupledMethod, coupled_method
-from locdist.methods.federated import FedRelax
+from locdist.methods.atlas import Atlas
+from locdist.methods.coupled import STEPS, CoupledMethod, OfNodes, coupled_method
 from locdist.plan.manifest import Manifest, claimed
-from locdist.plan.plan import Function, Resources, Stage, Task, holding, remaining
+from locdist.plan.plan import Function, Job, Resources, Stage, Task, holding, remaining
 from locdist.plan.records import history
 from locdist.plan.versions import versions
 
@@ -57,7 +60,7 @@ TABLE = "part-00000.parquet"
 
 
 def couple(
-    method: CoupledMethod | FedRelax | str | Mapping[str, Any],
+    method: OfNodes | str | Mapping[str, Any],
     support: Dataset,
     edges: Any,
     out: str | Path,
@@ -70,23 +73,31 @@ def couple(
     overwrite: bool = False,
     listener: Listener | None = None,
     command: str = "",
-) -> CoupleReport:
+) -> CoupleReport | FoldReport:
     """A model at each node of a graph, drawn to those of its neighbors.
 
     Parameters
     ----------
-    method : CoupledMethod, FedRelax, name or spec
-        `ld.gtvmin(strength=0.5)`, or `ld.fed_relax(estimator)` of numbers: its nodes are fitted in groups, a
-        task each, with a barrier a round; the output has rows and status of each node, and what `apply` makes
-        the estimators of again, so one that has a `random_state` needs a number as it.
+    method : method, name or spec
+        - `ld.gtvmin(strength=0.5)`.
+        - `ld.dem_learn(mu=2)`: `edges` are groups of devices.
+        - `ld.fed_relax(estimator)` of numbers, or {"name": "fed-relax", "estimator":
+          "sklearn.tree.DecisionTreeRegressor", "max_depth": 4}: nodes are fitted in groups, a task each, with
+          a barrier a round; the output has rows and status of each node, and what `apply` makes the
+          estimators of again, so one that has a `random_state` needs a number as it.
+        - `ld.atlas(estimator)` of classes, or {"name": "logifold", "estimator": ...}: the charts of a
+          logifold, a task each; without edges. The output has `rows`, `held_out`, and the `accuracy`,
+          `threshold` (null where none is high enough) and `status` of each chart.
     support : Dataset
         Rows: their features are the key, `id` names the node of each row, `target` is one column of numbers,
         `weight` says how much a row counts; one of weight 0 only names its node. Features are scaled as a key
-        is, and differences of models are measured in these units.
+        is, and differences of models are measured in these units. Of an atlas the target is a class, and the
+        id, if there is one, names the chart.
     edges : path, table, or folder of a graph
         An edge a row, between the names of two nodes. Each counts once, whichever way it leads; of several
         between two nodes the larger weight counts, and one of weight 0 does not. A node with edges needs no
-        rows. The graph may be one that `graph` wrote of a support whose ids name the nodes.
+        rows. The graph may be one that `graph` wrote of a support whose ids name the nodes. Of `dem_learn` a
+        table with a device a row, and the name of its group at each level, null for none. None of an atlas.
     out : path or URI
         The output folder: a table with a row for each node, sorted by name: `rows`, `intercept`,
         `coefficient_FEATURE` in the units of the data, and `status`: "few" with fewer rows than parameters
@@ -96,7 +107,8 @@ def couple(
         an error.
     ends : sequence of str, optional
         The columns of both ends of an edge, and of its weight if it has one: by default "source", "target",
-        and "weight" where there is one.
+        and "weight" where there is one. Of `dem_learn` the columns of the device and of each level: by
+        default the id, and all others.
     shared : path, table or mapping of names to arrays, optional
         The rows that nodes of FedRelax agree on, with all features.
     bad : {"raise", "drop"}
@@ -106,7 +118,7 @@ def couple(
 
     Returns
     -------
-    CoupleReport
+    CoupleReport, or FoldReport of an atlas
     """
     asked, started = requested(method, support, edges, ends, bad, shared), time.monotonic()
     folder, runner = Store.at(out), executor or Local()
@@ -117,26 +129,28 @@ def couple(
         past = history(folder).records
         if job.is_lost(past):
             forget_bare(folder, past)
-        return run(job, runner, listener=listener, command=command)
+        whole: Job[CoupleReport | FoldReport] = job
+        return run(whole, runner, listener=listener, command=command)
 
 
 @dataclass(frozen=True)
 class Asked:
     """What `couple` is asked."""
 
-    method: CoupledMethod | FedRelax
+    method: OfNodes
     support: Dataset
-    edges: NamedEdges
+    edges: NamedEdges | NamedLevels | None
     bad: str
     shared: Source | None = None
 
     @property
     def manifest(self) -> Manifest:
         """What is pinned in the folder."""
-        told = {
+        told: dict[str, Any] = {
             "method": self.method.spec, "roles": self.support.roles.to_json(), "bad": self.bad,
-            "edges": self.edges.source.fingerprint, "ends": list(self.edges.columns),
         }  # fmt: skip
+        if self.edges is not None:
+            told |= {"edges": self.edges.source.fingerprint, "ends": list(self.edges.columns)}
         if self.shared is not None:
             told["shared"] = self.shared.fingerprint
         check_told(told)
@@ -146,18 +160,19 @@ class Asked:
     def taken(self) -> tuple[str, ...]:
         """What the output must not touch."""
         shared = inputs(self.shared) if self.shared is not None else ()
-        return (*inputs(self.support.source), *self.edges.folders, *shared)
+        edges = () if self.edges is None else self.edges.folders
+        return (*inputs(self.support.source), *edges, *shared)
 
     def settled(self, folder: Store, added: Sequence[str]) -> "Asked":
         """The same with data that tasks can read."""
         rows = settled(self.support.source.without(added), folder)
         shared = None if self.shared is None else self.shared.spill(folder.child(f"{OURS}/shared"))
-        support, edges = replace(self.support, source=rows), self.edges.settled(folder)
-        return replace(self, support=support, edges=edges, shared=shared)
+        edges = None if self.edges is None else self.edges.settled(folder)
+        return replace(self, support=replace(self.support, source=rows), edges=edges, shared=shared)
 
 
 def requested(
-    method: CoupledMethod | FedRelax | str | Mapping[str, Any],
+    method: OfNodes | str | Mapping[str, Any],
     support: Dataset,
     edges: Any,
     ends: Sequence[str] | None = None,
@@ -165,43 +180,41 @@ def requested(
     shared: Any = None,
 ) -> Asked:
     """What `couple` runs and `plan` describes, checked."""
-    chosen, rows = method if isinstance(method, FedRelax) else coupled_method(method), checked(support)
+    chosen, rows = coupled_method(method), checked(support)
     Options(bad=bad)
-    roles, schema = rows.roles, rows.source.schema
-    if roles.id is None:
-        raise UsageError("a column that names the node of each row", "none", "Name it, as the id (--node).")
-    if len(roles.target) != 1 or not numeric(schema.field(roles.target[0]).type):
-        given = ", ".join(f"{name} of type {schema.field(name).type}" for name in roles.target) or "none"
-        raise UsageError("one column of numbers as the target", given, "Name it.")
-    if roles.features or roles.map is not None or roles.offset is not None or roles.metric != "l2":
-        given = "features, a map, an offset, or another metric"
-        raise UsageError("features as the key, with metric 'l2' and no map or offset", given, "Leave it out.")
-    named = NamedEdges.of(edges, ends, schema.field(roles.id).type)
-    if not isinstance(chosen, FedRelax):
+    check_roles(rows, chosen)
+    if isinstance(chosen, Atlas):
+        check_charts(chosen, rows, edges, shared)
+        return Asked(chosen, rows, None, bad)
+    id = rows.roles.id
+    assert id is not None
+    kind = rows.source.schema.field(id).type
+    if edges is None:
+        remedy = "Give a table (EDGES)."
+        raise UsageError("edges between nodes, or groups of devices", "none", remedy)
+    if isinstance(chosen, CoupledMethod) and chosen.levels:
+        return Asked(chosen, rows, NamedLevels.of(edges, ends, id, kind), bad)
+    named = NamedEdges.of(edges, ends, kind)
+    if isinstance(chosen, CoupledMethod):
+        if shared is not None:
+            raise UsageError("shared rows for FedRelax", f"some for {chosen.name}", "Leave them out.")
         return Asked(chosen, rows, named, bad)
-    common = None if shared is None else source(shared)
-    if common is None or not common.rows or chosen.refit.model.classifies:
-        given = "a classifier" if chosen.refit.model.classifies else "no shared rows"
-        raise UsageError(
-            "an estimator of numbers, and shared rows", given, "Call it in memory, or give some."
-        )
-    drawn = dict(chosen.refit.model.choices).get("random_state", 0)
-    if not isinstance(drawn, int):
-        given = f"random_state={drawn!r}"
-        raise UsageError("an estimator that is the same when it is fitted again", given, "Give it a number.")
-    common.check([name for name, _ in roles.key])
-    return Asked(chosen, rows, named, bad, common)
+    return Asked(chosen, rows, named, bad, shared_rows(chosen, rows, shared))
 
 
 def job_of(
     folder: Store, asked: Asked, started: float, resources: Resources | None, notes: tuple[str, ...]
-) -> "CoupleJob | RelaxJob":
+) -> "CoupleJob | RelaxJob | FoldJob":
     """The job of what is asked."""
-    passes = Passes(folder, asked.support, asked.bad, resources)
-    if isinstance(asked.method, FedRelax):
-        assert asked.shared is not None
-        return RelaxJob(folder, asked.method, passes, asked.edges, asked.shared, started, notes)
-    return CoupleJob(folder, asked.method, passes, asked.edges, started, notes)
+    passes, method, edges = Passes(folder, asked.support, asked.bad, resources), asked.method, asked.edges
+    if isinstance(method, Atlas):
+        return FoldJob(folder, method, passes, started, notes)
+    assert edges is not None
+    if isinstance(method, CoupledMethod):
+        return CoupleJob(folder, method, passes, edges, started, notes)
+    assert asked.shared is not None
+    assert isinstance(edges, NamedEdges)
+    return RelaxJob(folder, method, passes, edges, asked.shared, started, notes)
 
 
 @dataclass(frozen=True)
@@ -211,7 +224,7 @@ class CoupleJob:
     folder: Store
     method: CoupledMethod
     passes: Passes
-    edges: NamedEdges
+    edges: NamedEdges | NamedLevels
     started: float
     notes: tuple[str, ...] = ()
 
@@ -296,7 +309,7 @@ class CoupleJob:
     ) -> Stage:
         """A stage of one task over all nodes."""
         nodes = sum(record.data["nodes"] for record in records[step_name(GATHER, number)].values())
-        cost = couple_cost(nodes, self.passes.encoding.width, self.edges.count)
+        cost = couple_cost(nodes + self.edges.more, self.passes.encoding.width, self.edges.count)
         tasks = (Task(task, (output,), (number,), nodes),)
         return Stage(stage, tasks, function, holding(self.passes.resources, cost.memory), cost.formula)
 

@@ -28,20 +28,16 @@ from locdist.jobs.asking.present import nullable
 from locdist.jobs.asking.questions import Ask
 from locdist.jobs.asking.report import Report
 from locdist.jobs.asking.tally import added
-from locdist.jobs.embedding import (
-    Embedding,
-    FindAxes,
-    Pointing,
-    WriteCoordinates,
-    coordinate_fields,
-    embedded,
-    read_coordinates,
-    status_of,
-)
+from locdist.jobs.coding import PlaceCodes
+from locdist.jobs.coordinates import coordinate_fields, read_coordinates
+from locdist.jobs.eigen import factor_bytes
+from locdist.jobs.embedding import Embedding, FindAxes, Pointing, WriteCoordinates, embedded, status_of
 from locdist.jobs.graph import graph
+from locdist.jobs.lazy import FEWEST, MOST_ROWS
 from locdist.jobs.linking import Linking, linking
 from locdist.jobs.passing import Records, forget_bare, passed, sweep
 from locdist.jobs.request import inputs, settled, snapshot
+from locdist.jobs.spreading.whole import CHECKPOINT
 from locdist.jobs.stored import StoredGraph
 from locdist.jobs.telling.embedded import EmbedReport
 from locdist.jobs.telling.kept import REPORT, spent
@@ -58,7 +54,7 @@ from locdist.search.generation import open_index
 
 AXES, EMBED, GRAPH = "axes", "embed", "_locdist/graph"
 NUMBER, EDGE = 240, 80  # bytes of a coordinate while it is sought, and of an edge
-PASSES, MULTIPLIED = 8000, 5e-8  # over the edges, assumed; seconds of an edge and all vectors
+SOLVED, STEP, PAIR = 1e-4, 5e-9, 5e-8  # seconds of a row of a surface, an edge of a step, two rows of one
 _AXES = passed(AXES, "state-00000")
 
 
@@ -81,12 +77,12 @@ def embed(
     Parameters
     ----------
     method : EmbedMethod, name or spec
-        `ld.lle` or `ld.spectral`.
+        `ld.lle`, `ld.spectral`, `ld.lazy_coordinates` or `ld.lazy_codes`.
     support : Dataset, or Exact without `out`
     out : path or URI, optional
         The output folder; the graph and its index are made below its `_locdist/`. One row for each of the
         support: its id and number, "coordinate_1", ..., and `status`: "empty" for a row outside of the
-        largest connected component of the graph, which has null.
+        largest connected component of the graph, which has null. Codes need no graph: every row has one.
     bad, recall, codes, executor, resources, overwrite, listener, command
         As in `transform`.
 
@@ -115,6 +111,9 @@ def embed(
 
 def requested(chosen: EmbedMethod, support: Dataset, bad: str, recall: float, codes: str | None) -> Manifest:
     """What `embed` pins in its folder."""
+    if chosen.codes and not FEWEST <= support.rows <= MOST_ROWS:
+        remedy = "Embed a sample, and place all rows in it."
+        raise UsageError(f"{FEWEST} to {MOST_ROWS:,} rows for {chosen.name}", f"{support.rows:,}", remedy)
     told: dict[str, Any] = {"method": chosen.spec, "roles": support.roles.to_json()}
     told |= {"bad": bad, "recall": recall, "codes": codes}
     return Manifest("embed", told, snapshot(support.source), versions())
@@ -127,16 +126,21 @@ def linking_of(chosen: EmbedMethod) -> Linking:
 
 
 def axes_cost(chosen: EmbedMethod, rows: int, edges: int) -> Estimate:
-    """The task of the eigenvectors.
+    """The task of the coordinates.
 
-    memory = base + 240 for each row and coordinate + 80 for each edge
+    memory = base + 240 for each row and coordinate + 80 for each edge + factors, at most; of a lazy map 16
+    for each edge instead; of codes 16 (p + 3) for each two rows
     """
-    memory = MEASURED.base + NUMBER * rows * chosen.components + EDGE * edges
-    formula = (
-        f"base {MEASURED.base:,} + {NUMBER} x {rows:,} rows x {chosen.components} + {EDGE} x {edges:,} edges"
-    )
-    seconds = MEASURED.task + PASSES * edges * MULTIPLIED
-    return Estimate(memory, 0, seconds, formula, 24 * edges, 8 * rows * chosen.components)
+    count, told = chosen.components, dict(chosen.parameters)
+    memory = MEASURED.base + NUMBER * rows * count + EDGE * edges
+    formula = f"base {MEASURED.base:,} + {NUMBER} x {rows:,} rows x {count} + {EDGE} x {edges:,} edges"
+    more, words, seconds = factor_bytes(rows), "factors of at most", rows * SOLVED
+    if chosen.codes:
+        more, words, seconds = 16 * (count + 3) * rows**2, "pairs", told["steps"] * rows**2 * PAIR
+    elif chosen.name == "lazy-map":
+        more, words, seconds = 16 * edges, "steps", told["steps"] * edges * count * STEP
+    data = 24 * edges, 8 * rows * count
+    return Estimate(memory + more, 0, MEASURED.task + seconds, f"{formula} + {words} {more:,}", *data)
 
 
 @dataclass(frozen=True)
@@ -183,11 +187,13 @@ class EmbedJob:
             components=told["components"],
             eigenvalues=tuple(told["eigenvalues"]),
             settled=told["settled"],
+            method=self.method.name,
             notes=self.notes,
             **spent(done, self.started),
         )
         report.write(self.folder)
         sweep(self.folder, [AXES], records)
+        self.folder.delete(CHECKPOINT)
         return report
 
 
@@ -208,6 +214,11 @@ def place(
 ) -> Report | pa.Table:
     """Coordinates of new rows in an embedding: by those of their neighbors, with the weights of the method; a
     row of the support has the coordinates that it has there.
+
+    With codes (`ld.lazy_codes`) also what these tell of the row, in a column "reconstructed_NAME" for each of
+    the key, in its units. A row with gaps in its key is filled in first, so that what is told fills them:
+    "not_converged" where that did not come to rest. None of it where keys are mapped, of length 1, or places
+    on a sphere.
 
     Parameters
     ----------
@@ -230,7 +241,7 @@ def place(
 
 def placing(
     embedding: str | Path, queries: Any, keep: str | Sequence[str] | None = None, recall: float | None = None
-) -> tuple[Request, "PlaceRows"]:
+) -> tuple[Request, "PlaceRows | PlaceCodes"]:
     """What `place` runs: the request that is pinned, and the question of its tasks."""
     folder = Store.at(embedding)
     if not folder.exists(REPORT) or read_manifest(folder).kind != "embed":
@@ -240,10 +251,17 @@ def placing(
     layer = method.extension(EmbedReport.read(folder).eigenvalues)
     index, rows = open_index(folder.child(GRAPH).child(INDEX).uri), queries_of(queries)
     stored = StoredGraph.at(folder.child(GRAPH).uri).source.fingerprint
-    question = PlaceRows(
-        source=rows, index=index, keep=kept(keep, rows, index.layout.roles.id), layer=layer,
-        folder=folder.uri, fingerprint=stored,
-    )  # fmt: skip
+    columns = kept(keep, rows, index.layout.roles.id)
+    question: PlaceRows | PlaceCodes
+    if method.codes:
+        question = PlaceCodes(
+            source=rows, index=index, keep=columns, folder=folder.uri, fingerprint=stored,
+            components=method.components, k=layer.neighbors,
+        )  # fmt: skip
+    else:
+        question = PlaceRows(
+            source=rows, index=index, keep=columns, layer=layer, folder=folder.uri, fingerprint=stored
+        )
     choices = {"embedding": method.spec, "index": index.fingerprint, "keep": question.keep}
     target = index.layout.recall if recall is None else recall
     taken = (folder.uri,)
@@ -284,6 +302,6 @@ def _here(method: EmbedMethod, support: Dataset | Exact) -> Embedding:
         raise UsageError("`out` for a dataset, or ld.Exact", "neither", "Give a folder, or arrays.")
     made = graph(support, **method.links)
     assert isinstance(made, Graph)
-    coordinates, axes, _ = embedded(method, made)
+    coordinates, axes, _ = embedded(method, made, support)
     layer = method.extension(axes.values)
     return Embedding(coordinates, status_of(coordinates), axes.values, support, layer)

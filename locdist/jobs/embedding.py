@@ -1,6 +1,5 @@
 """Embeddings in memory, the tasks that compute them, and what places new queries."""
 
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -10,14 +9,17 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from locdist.data.columns import numbers
-from locdist.data.source import source
-from locdist.jobs.asking.block import STATUS, statuses
+from locdist.data.store import Store
+from locdist.jobs.asking.block import statuses
+from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.present import nullable
+from locdist.jobs.coding import coded
+from locdist.jobs.coordinates import coordinate_fields
 from locdist.jobs.eigen import Axes, lle_axes, spectral_axes
 from locdist.jobs.request import read_batches, write_ipc
 from locdist.jobs.spreading.whole import batch_of, tensor
 from locdist.jobs.stored import StoredGraph
+from locdist.jobs.walking import walked_axes
 from locdist.local.answers import Answers, Status
 from locdist.local.graph import Edges, Graph
 from locdist.local.layer import Layer
@@ -28,7 +30,7 @@ from locdist.methods.method import ArrayLike
 from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
 from locdist.search.exact import Exact
-from locdist.search.generation import Generation
+from locdist.search.generation import Generation, open_index
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,8 @@ class Embedding:
     status : Tensor [n]
         EMPTY for these.
     eigenvalues : tuple of float
-        One for each coordinate; of "lle" their sum is the reconstruction error.
+        One for each coordinate; of "lle" their sum is the reconstruction error. Of "lazy-map" what a step
+        leaves; of "lazy-autoencoder" alone the mean squared error of rows that are told by the others.
     index : Index
     layer : Layer
         What places a new query.
@@ -97,16 +100,36 @@ class Pointing:
         return replace(found, ids=ids, distances=distances, targets=targets.nan_to_num(0.0))
 
 
-def embedded(method: EmbedMethod, graph: Graph) -> tuple[Tensor, Axes, int]:
-    """Coordinates [n, q] of the nodes of a graph, its axes, and how many connected components it has."""
+def embedded(
+    method: EmbedMethod, graph: Graph, index: Exact | Generation, folder: Store | None = None
+) -> tuple[Tensor, Axes, int]:
+    """Coordinates [n, q] of the nodes of a graph, its axes, and how many connected components it has.
+
+    Parameters
+    ----------
+    method : EmbedMethod
+    graph : Graph
+    index : Index
+        The rows themselves, for codes.
+    folder : Store, optional
+        Where checkpoints are left.
+    """
     components = graph.components()
     sizes = torch.bincount(components)
-    inside = components == sizes.argmax()
-    kept = _part(graph, inside)
-    axes = (lle_axes if method.name == "lle" else spectral_axes)(kept, method.components)
     coordinates = torch.full((len(graph), method.components), torch.nan, dtype=torch.float64)
+    if method.codes:
+        inside, axes = coded(method, index, len(graph))
+    else:
+        inside = components == sizes.argmax()
+        axes = _axes(method, _part(graph, inside), folder)
     coordinates[inside] = axes.vectors
     return coordinates, axes, int((sizes > 0).sum())
+
+
+def _axes(method: EmbedMethod, graph: Graph, folder: Store | None) -> Axes:
+    if method.name == "lazy-map":
+        return walked_axes(graph, method, folder)
+    return (lle_axes if method.name == "lle" else spectral_axes)(graph, method.components)
 
 
 def status_of(coordinates: Tensor) -> Tensor:
@@ -132,7 +155,8 @@ class FindAxes:
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """The output has a batch for each partition."""
-        coordinates, axes, components = embedded(self.method, self.graph.whole())
+        index = open_index(Store.at(self.graph.folder).child(INDEX).uri)
+        coordinates, axes, components = embedded(self.method, self.graph.whole(), index, attempt.folder)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
             parts = [slice(span.start, span.stop) for span in self.graph.spans]
@@ -168,21 +192,3 @@ class WriteCoordinates:
         counts = {"ok": len(status) - empty, "empty": empty}
         told = {name: count for name, count in counts.items() if count}
         return Record(rows=stop - start, data={"status": told})
-
-
-def coordinate_fields(count: int) -> list[pa.Field]:
-    """The columns of coordinates, and the status."""
-    names = [f"coordinate_{number}" for number in range(1, count + 1)]
-    return [*(pa.field(name, pa.float64()) for name in names), pa.field("status", STATUS)]
-
-
-@functools.lru_cache(maxsize=2)
-def read_coordinates(folder: str, fingerprint: str) -> Tensor:
-    """Coordinates [n, q] of a finished embedding; the fingerprint tells it from others in the same place."""
-    rows = source(folder)
-    names = [name for name in rows.schema.names if name.startswith("coordinate_")]
-    table = pa.concat_tables(rows.read(columns=names))
-    values, bad = zip(*(numbers(column) for column in table.columns), strict=True)
-    found = np.column_stack(values)
-    found[np.column_stack(bad)] = np.nan
-    return torch.from_numpy(found)

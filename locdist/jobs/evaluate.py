@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
+from locdist.data.artefacts import typed
 from locdist.data.source import Source, source
 from locdist.data.store import Store
 from locdist.errors import DataError, UsageError, did_you_mean
@@ -94,7 +96,7 @@ def evaluate(folder: str | Path, target: str | None = None, truth: Any = None) -
     Parameters
     ----------
     folder : path or URI
-        The output of `predict` or `transform`.
+        The output of `predict`, `transform` or `apply`.
     target : str, optional
         The column of the truth, among the kept ones of the output or in the queries; the target of the index
         by default.
@@ -124,7 +126,7 @@ def evaluate(folder: str | Path, target: str | None = None, truth: Any = None) -
     known = output if truth is None and target in kept else _truth(store, target, truth)
     _check_rows(output, known)
     answers = pa.schema([field for field in output.schema if field.name not in kept])
-    how = scorer(answers, known.schema.field(target), lambda: pinned_index(store).vocabulary)
+    how = scorer(answers, known.schema.field(target), lambda: _vocabulary(store, output))
     start = how.score(_empty(output, how.columns), _empty(known, [target]).column(target))
     parts = (how.score(table, column) for table, column in _beside(output, known, how, target))
     total = reduce(Scored.add, parts, start)
@@ -178,6 +180,24 @@ def _truth(folder: Store, target: str, truth: Any) -> Source:
         raise UsageError("the column of the truth in the output or the queries", repr(target), remedy)
     known.check([target])
     return known
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The classes that a column of lists of probabilities names in its metadata."""
+
+    classes: tuple[str | int | float | bool, ...]
+
+
+def _vocabulary(folder: Store, output: Source) -> pa.Array:
+    """The classes that were voted on: of an index, or, of models, as the output itself says."""
+    if read_manifest(folder).kind != "apply":
+        return pinned_index(folder).vocabulary
+    path, remedy = output.files[0].path, "Run the same command again with --overwrite."
+    with folder.open(path) as stream:
+        told = (pq.read_schema(stream).field("probability").metadata or {}).get(b"classes", b"")
+    whole = b'{"classes": %s}' % told
+    return pa.array(typed(Listed, whole, "the classes of probabilities", folder.path(path), remedy).classes)
 
 
 def _beside(

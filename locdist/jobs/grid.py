@@ -2,6 +2,7 @@
 
 import inspect
 import itertools
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,20 @@ class Between:
     def whole(self) -> bool:
         """Whether only whole numbers are tried."""
         return is_whole(self.low) and is_whole(self.high)
+
+
+def told(grid: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """A grid of a file: ranges are text, "8..512"."""
+    return None if grid is None else {name: _told(values) for name, values in grid.items()}
+
+
+def _told(values: Any) -> Any:
+    low, dots, high = values.partition("..") if isinstance(values, str) else ("", "", "")
+    try:
+        ends = [json.loads(low), json.loads(high)] if dots else []
+    except ValueError as error:
+        raise UsageError("a range of two numbers", repr(values), "Write 8..512.") from error
+    return Between(*ends) if ends else values
 
 
 @dataclass(frozen=True)

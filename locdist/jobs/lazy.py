@@ -11,12 +11,16 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.jobs.request import is_whole
 from locdist.local import lazy
+from locdist.local.answers import Answers
+from locdist.local.layer import Layer
 from locdist.local.lazy import Rested, Walk
+from locdist.methods.embedded import lazy_codes
 from locdist.methods.method import ArrayLike, Method
 from locdist.methods.named import local_mean
 from locdist.search.exact import Exact, matrix
 
-MOST_ROWS = 10_000  # of an autoencoder, which holds all pairs of rows
+FEWEST, MOST_ROWS = 3, 10_000  # of an autoencoder, which holds all pairs of rows
+_PAIRS = 4 << 20  # numbers of rows with gaps beside known ones, held at once
 
 
 def lazy_map(
@@ -95,7 +99,7 @@ class LazyAutoencoder:
     ----------
     rows : array [n, d]
     codes : array [n, p]
-    encoder : Method
+    encoder : Layer
         Of the codes, by distances of rows.
     decoder : Method
         Of the rows, by distances of codes.
@@ -103,12 +107,16 @@ class LazyAutoencoder:
 
     rows: Tensor
     codes: Tensor
-    encoder: Method
+    encoder: Layer
     decoder: Method = field(default_factory=lambda: local_mean(None, "gaussian", 1.0))
 
     def encode(self, rows: ArrayLike | Tensor) -> Tensor:
-        """Codes [q, p] of rows [q, d]: local means of the known ones."""
-        return self.encoder(Exact(self.rows, self.codes), rows).values
+        """Codes [q, p] of rows [q, d]: local means of the known ones, and of a known row its own."""
+        return self.answers(torch.as_tensor(np.asarray(rows), dtype=torch.float64)).values
+
+    def answers(self, rows: Tensor, bad: Tensor | None = None) -> Answers:
+        """Codes and statuses of rows [q, d]; those that are `bad` [q] have none."""
+        return self.encoder(Exact(self.rows, self.codes), rows, None, None, bad)
 
     def decode(self, codes: ArrayLike | Tensor) -> Tensor:
         """Rows [q, d] of codes [q, p]: local means of the known ones."""
@@ -127,20 +135,35 @@ class LazyAutoencoder:
         They begin with the rows that are nearest in what is there.
         """
         given = torch.as_tensor(np.asarray(rows), dtype=torch.float64)
-        missing = given.isnan()
-        if given.ndim != 2 or given.shape[1] != self.rows.shape[1] or missing.all(1).any():
+        if given.ndim != 2 or given.shape[1] != self.rows.shape[1] or given.isnan().all(1).any():
             told = f"shape {list(given.shape)}, or a row of nan alone"
             raise UsageError(f"rows [q, {self.rows.shape[1]}] with something in each", told, "Leave it out.")
-        squares = (given[:, None].nan_to_num() - self.rows).square()
-        near = squares.masked_fill(missing[:, None], 0.0).sum(2).argmin(1)
-        filled = torch.where(missing, self.rows[near], given)
-        for _ in range(steps):
-            after = torch.where(missing, self.reconstruct(filled), given)
-            change = float((after - filled).abs().max())
-            filled = after
-            if change <= tolerance:
+        return self.filled(given, steps, tolerance)[0]
+
+    def filled(self, rows: Tensor, steps: int = 20, tolerance: float = 1e-6) -> tuple[Tensor, Tensor]:
+        """As `impute`, and which rows [q] rest; each moves on its own until it does."""
+        missing = rows.isnan()
+        found = torch.where(missing, self._nearest(rows), rows)
+        moving = missing.any(1).nonzero()[:, 0]
+        for _ in range(steps if len(moving) else 0):
+            told = self.reconstruct(found[moving])
+            after = torch.where(missing[moving], told, rows[moving])
+            change = (after - found[moving]).abs().amax(1)
+            found[moving] = after
+            moving = moving[change > tolerance]
+            if not len(moving):
                 break
-        return filled
+        rests = torch.ones(len(rows), dtype=torch.bool)
+        rests[moving] = False
+        return found, rests
+
+    def _nearest(self, rows: Tensor) -> Tensor:
+        """The known row that is nearest to each [q, d] in what is there; rows without gaps as they are."""
+        found, gaps = rows.clone(), rows.isnan().any(1).nonzero()[:, 0]
+        for part in torch.split(gaps, max(1, _PAIRS // max(1, self.rows.numel()))):
+            squares = (rows[part, None] - self.rows).square().nan_to_num(0.0)
+            found[part] = self.rows[squares.sum(2).argmin(1)]
+        return found
 
 
 def lazy_autoencoder(
@@ -183,9 +206,9 @@ def lazy_autoencoder(
     if not (is_whole(dimensions) and 1 <= dimensions <= values.shape[1]):
         given = f"{dimensions} of {values.shape[1]} columns"
         raise UsageError("dimensions from 1 to the columns of the rows", given, "Use 2, say.")
-    if not 3 <= len(values) <= MOST_ROWS:
+    if not FEWEST <= len(values) <= MOST_ROWS:
         raise UsageError(
-            f"3 to {MOST_ROWS:,} rows", f"{len(values):,}", "Give a sample, and encode the rest."
+            f"{FEWEST} to {MOST_ROWS:,} rows", f"{len(values):,}", "Give a sample, and encode the rest."
         )
     centred = values - values.mean(0)
     begin = torch.linalg.svd(centred, full_matrices=False)[0][:, :dimensions]
@@ -195,7 +218,12 @@ def lazy_autoencoder(
             given = f"shape {list(begin.shape)}"
             raise UsageError(f"a start [{len(values)}, {dimensions}]", given, "Give a code for each row.")
     codes = lazy.unsupervised(values, begin, steps)
-    return LazyAutoencoder(values, codes, local_mean(min(k, len(values))))
+    return coder_of(values, codes, k)
+
+
+def coder_of(rows: Tensor, codes: Tensor, k: int) -> LazyAutoencoder:
+    """An autoencoder of rows [n, d] whose codes [n, p] are known."""
+    return LazyAutoencoder(rows, codes, lazy_codes(codes.shape[1], min(k, len(rows))).extension(()))
 
 
 def _matrix(given: ArrayLike | Tensor, name: str) -> NDArray[Any]:

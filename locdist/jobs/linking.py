@@ -14,8 +14,7 @@ from locdist.local.graph import SYMMETRIES
 from locdist.local.kernels import Product, kernel_spec
 from locdist.local.kernels import kernel as chosen_kernel
 from locdist.local.links import FIRST, Links
-from locdist.local.models import LinearSmoother, LocalModel
-from locdist.local.tangent import OfFeatures
+from locdist.methods.embedded import smoother_of
 from locdist.methods.method import Bandwidth, KernelChoice, Method
 from locdist.plan.cost import MEASURED, NEIGHBOR, Estimate, Search, Solve, predict_cost
 
@@ -76,9 +75,7 @@ def linking(
         if (k, radius, kernel, bandwidth) != (None,) * 4:
             raise UsageError("a method, or k, radius and kernel", "both", "A method has its own.")
         chosen = read_method(method)
-        layer, model = chosen.layer, _smoother(chosen)
-        if layer.k is None:
-            raise UsageError("a method of k neighbors", f"{chosen.name} with k=None", "Choose k.")
+        layer, model = chosen.layer, smoother_of(chosen)
         links = Links(layer.k, None, layer.kernel, model)
         return Linking(links, symmetrize, told | {"method": chosen.spec}, f"smoother of {chosen.name}")
     k = NEIGHBORS if k is None and radius is None else k
@@ -131,13 +128,3 @@ def summary_cost(rows: int) -> Estimate:
     memory = MEASURED.base + NODE * rows + (512 << 20)
     formula = f"base {MEASURED.base:,} + {NODE} x {rows:,} nodes + edges of a partition {512 << 20:,}"
     return Estimate(memory, 0, MEASURED.task + rows * LOOKED_AT, formula, 8 * rows, 0)
-
-
-def _smoother(chosen: Method) -> LinearSmoother:
-    model: LocalModel = chosen.layer.model
-    model = model.model if isinstance(model, OfFeatures) else model
-    if not isinstance(model, LinearSmoother):
-        raise UsageError(
-            "a linear smoother, to weigh edges", chosen.name, "Use barycenter or local-mean, say."
-        )
-    return model

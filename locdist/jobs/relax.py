@@ -22,10 +22,11 @@ from locdist.jobs.coupling.relaxing import Groups, RelaxGroup, SortRows, WriteGr
 from locdist.jobs.coupling.stored import Stored
 from locdist.jobs.passing import Records, is_bare, passed, sweep
 from locdist.jobs.request import unsettle
-from locdist.jobs.telling.coupled import CoupleReport
+from locdist.jobs.telling.coupled import CoupleReport, whys
 from locdist.jobs.telling.kept import REPORT, spent
 from locdist.methods.federated import FedRelax
 from locdist.plan.plan import Function, Stage, Task, holding, remaining
+from locdist.plan.records import Record
 
 SORT, ROUND, NODES = "sort", "round-", "nodes"
 LEAST = 8  # groups of nodes
@@ -95,7 +96,7 @@ class RelaxJob:
             gap=0.0,
             residual=change,
             objective=None,
-            notes=self.notes,
+            notes=self.notes + whys(self._last(records)),
             **spent(done, self.started),
         )
         report.write(self.folder)
@@ -112,8 +113,11 @@ class RelaxJob:
 
     def _change(self, records: Records) -> float:
         """By how much the last round changed what nodes say."""
-        last = records[round_name(self._round(records) - 1)].values()
-        return max(float(record.data["change"]) for record in last)
+        return max(float(record.data["change"]) for record in self._last(records))
+
+    def _last(self, records: Records) -> list[Record]:
+        """The tasks of the last round."""
+        return [record for _, record in sorted(records[round_name(self._round(records) - 1)].items())]
 
     def _all(self, number: int) -> Groups:
         """What a round reads."""

@@ -188,8 +188,7 @@ def learn_rules(
     """
     if out is not None:
         check_place(out)
-    support = _raw(checked(support), sample, seed)
-    candidates = _candidates(rules, steps, ridge)
+    support, candidates = requested(support, rules, membership, tnorm, order, steps, ridge, sample, seed)
     rows = drawn(support, sample, seed, bad, classes=False)
     if list(rows.names) != [name for name, _ in support.roles.key]:
         raise UsageError(
@@ -206,6 +205,22 @@ def learn_rules(
     if out is not None:
         found.write(out)
     return found
+
+
+def requested(
+    support: Dataset,
+    rules: int | Sequence[int],
+    membership: str | Sequence[str],
+    tnorm: str,
+    order: int,
+    steps: int | Sequence[int],
+    ridge: float | Sequence[float],
+    sample: int,
+    seed: int,
+) -> tuple[Dataset, list[dict[str, Any]]]:
+    """The rows as rules see them and the candidates, checked."""
+    fuzzy_inference(membership, tnorm, order)
+    return _raw(checked(support), sample, seed), _candidates(rules, steps, ridge)
 
 
 @dataclass(frozen=True)

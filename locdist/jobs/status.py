@@ -167,4 +167,4 @@ def _report(folder: Store) -> tuple[str, ...]:
         return ()
     told = Reported.read(folder)
     counts = ", ".join(f"{name} {count:,}" for name, count in told.status.items())
-    return (f"{told.rows:,} rows: {counts}",)
+    return (f"{told.rows:,} rows: {counts}" if counts else f"{told.rows:,} rows",)

@@ -100,10 +100,7 @@ def tune(
     DataError
         For bad rows (unless dropped).
     """
-    support = checked(support)
-    _check(support, k, sample, seed)
-    kind = _kind(method)
-    candidates = _candidates(kind, covariance, rank, steps, support.rows)
+    support, kind, candidates = requested(support, method, k, covariance, rank, steps, sample, seed)
     bench = Bench(kind, drawn(support, sample, seed, bad, kind.classes), k or kind.k, seed)
     found: list[Found] = []
     with pool() as threads:
@@ -118,6 +115,22 @@ def tune(
     if out is not None:
         tuned.write(out)
     return tuned
+
+
+def requested(
+    support: Dataset,
+    method: str,
+    k: int | None,
+    covariance: str | Sequence[str] | None,
+    rank: int | Sequence[int] | None,
+    steps: int | Sequence[int],
+    sample: int,
+    seed: int,
+) -> tuple[Dataset, Learnable, list[Options]]:
+    """The rows, what is learned, and the candidates, checked."""
+    support, kind = checked(support), _kind(method)
+    _check(support, k, sample, seed)
+    return support, kind, _candidates(kind, covariance, rank, steps, support.rows)
 
 
 @dataclass(frozen=True)

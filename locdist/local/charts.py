@@ -6,6 +6,9 @@ weighted by mu. With thresholds of 0 and domains of 1 that is the average of all
 0 or 1 and do not overlap each query asks the one whose domain it is in.
 """
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -27,8 +30,10 @@ def gated(votes: Tensor, domains: Tensor, thresholds: Tensor) -> Answers:
     kept = there * (certainty(votes) >= thresholds[:, None])
     uncertain, nobody = ~kept.any(0), ~there.any(0)
     weights = torch.where(uncertain, there, kept)
-    total = weights.sum(0)
-    mean = (weights[:, :, None] * votes.nan_to_num()).sum(0) / total.where(total > 0, 1.0)[:, None]
+    total, mean = torch.zeros_like(weights[0]), torch.zeros_like(votes[0])
+    for weight, vote in zip(weights, votes.nan_to_num(), strict=True):  # one by one: the same in any batch
+        total, mean = total + weight, mean + weight[:, None] * vote
+    mean = mean / total.where(total > 0, 1.0)[:, None]
     status = uncertain.to(torch.int8) * int(Status.LOW_SUPPORT)
     return Answers(mean, status).refuse(nobody, Status.EMPTY)
 
@@ -37,14 +42,45 @@ def thresholds_for(votes: Tensor, domains: Tensor, labels: Tensor, accuracy: flo
     """The smallest threshold [c] of each chart above which it is right as often as is asked, on validation
     data: votes [c, q, k], domains [c, q] and classes [q]. Infinite for a chart that never is.
     """
-    sure = certainty(votes).nan_to_num(-1.0)
-    order = sure.argsort(dim=1, descending=True, stable=True)
-    right = (votes.nan_to_num(-1.0).argmax(2) == labels).double() * domains
-    hits, seen = (each.gather(1, order).cumsum(1) for each in (right, domains))
-    ranked = sure.gather(1, order)
-    last = torch.ones_like(ranked, dtype=torch.bool)  # of queries with one certainty
-    last[:, :-1] = ranked[:, 1:] != ranked[:, :-1]
-    good = last & (seen > 0) & (hits >= accuracy * seen)
-    lowest = torch.where(good, ranked, torch.inf).amin(1)
-    whole = (hits[:, -1] >= accuracy * seen[:, -1]) & (seen[:, -1] > 0)
-    return lowest.masked_fill(whole, 0.0)
+    return Judged.of(votes, domains, labels).lowest(accuracy)
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """What charts say of rows whose classes are known: all that is kept for their thresholds.
+
+    Attributes
+    ----------
+    sure : Tensor [c, q]
+        Their certainties; -1 where they say nothing.
+    hits, seen : Tensor [c, q]
+        How much a row counts for a chart, where it is right, and anyhow.
+    """
+
+    sure: Tensor
+    hits: Tensor
+    seen: Tensor
+
+    @staticmethod
+    def of(votes: Tensor, domains: Tensor, labels: Tensor) -> "Judged":
+        """Of votes [c, q, k], domains [c, q] and classes [q]."""
+        right = votes.nan_to_num(-1.0).argmax(2) == labels
+        return Judged(certainty(votes).nan_to_num(-1.0), right.double() * domains, domains)
+
+    @staticmethod
+    def joined(parts: Sequence["Judged"]) -> "Judged":
+        """The rows of all parts."""
+        each = zip(*((part.sure, part.hits, part.seen) for part in parts), strict=True)
+        return Judged(*(torch.cat(some, 1) for some in each))
+
+    def lowest(self, accuracy: float) -> Tensor:
+        """The thresholds [c]."""
+        order = self.sure.argsort(dim=1, descending=True, stable=True)
+        hits, seen = (each.gather(1, order).cumsum(1) for each in (self.hits, self.seen))
+        ranked = self.sure.gather(1, order)
+        last = torch.ones_like(ranked, dtype=torch.bool)  # of queries with one certainty
+        last[:, :-1] = ranked[:, 1:] != ranked[:, :-1]
+        good = last & (seen > 0) & (hits >= accuracy * seen)
+        lowest = torch.where(good, ranked, torch.inf).amin(1)
+        whole = (hits[:, -1] >= accuracy * seen[:, -1]) & (seen[:, -1] > 0)
+        return lowest.masked_fill(whole, 0.0)

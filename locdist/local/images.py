@@ -13,7 +13,8 @@ from torch import Tensor
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.shrinkage import shrunk
 
-_GROUPS = 2048  # of patches, that are shrunk at once
+GROUPS = 2048  # of patches, that are shrunk at once
+_FLOOR = 2.0  # variances of the noise, up to which a variance of so few patches may well be noise alone
 
 
 def padded(image: Tensor, margin: int, mode: str = "reflect") -> Tensor:
@@ -192,6 +193,7 @@ class Groups:
         side = range(-self.distance, self.distance + 1)
         shifts = [(down, right) for down in side for right in side]
         apart = torch.stack([self._apart(guide, rows, columns, *shift) for shift in shifts], 2)
+        apart[:, :, len(shifts) // 2] = -1.0  # itself, also among many that are equal
         near, which = apart.flatten(0, 1).topk(min(self.count, len(shifts)), largest=False)
         step = torch.tensor([down * guide.shape[1] + right for down, right in shifts])
         corner = (rows[:, None] * guide.shape[1] + columns).flatten()[:, None]
@@ -234,13 +236,13 @@ def regrouped(image: Tensor, guide: Tensor, groups: Groups, noise: float, clean:
     mass = torch.zeros_like(flat[:1])
     inside = torch.arange(groups.size)
     inside = (inside[:, None] * image.shape[1] + inside).flatten()
-    for start in range(0, len(corners), _GROUPS):
-        at = corners[start : start + _GROUPS, :, None] + inside
-        some = there[start : start + _GROUPS].to(image.dtype)
+    for start in range(0, len(corners), GROUPS):
+        at = corners[start : start + GROUPS, :, None] + inside
+        some = there[start : start + GROUPS].to(image.dtype)
         shares, counted = some / some.sum(1, keepdim=True), some[:, :, None].expand(at.shape)
         for channel in range(image.shape[2]):
             rows, known = (part[:, :, channel].flatten()[at] for part in (image, guide))
-            estimates = counted * shrunk(known, shares, rows, noise, clean)
+            estimates = counted * shrunk(known, shares, rows, noise, clean, _FLOOR)
             flat[channel].index_add_(0, at.flatten(), estimates.flatten())
         mass[0].index_add_(0, at.flatten(), counted.flatten())
     return (flat / mass).T.reshape(image.shape)

@@ -5,59 +5,62 @@ them; applied forever it makes one value of all, for a matrix of weights leaves 
 else. So a useful map keeps something up: it takes the mean away and the scale out, or the largest label.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import Answers
+from locdist.local.embedding import signed
+from locdist.local.graph import Edges, Graph
 
 _CHECKED = 10  # steps between looks at whether it rests
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Walk:
-    """The smoother rows of all rows of a support: a sparse matrix [n, n].
+    """The smoother rows of all rows of a support: a sparse matrix S [n, n].
 
-    Parameters
-    ----------
-    ids : Tensor [n, k] int64
-    shares : Tensor [n, k]
-        0 where there is no neighbor.
+    Raises
+    ------
+    UsageError
+        Where a row has no neighbors.
     """
 
-    ids: Tensor
-    shares: Tensor
+    graph: Graph
 
-    @staticmethod
-    def of(answers: Answers) -> "Walk":
-        """Of answers to the rows of the support, in their order, with "neighbors"; UsageError where a row has
-        no neighbors.
-        """
-        assert answers.ids is not None
-        assert answers.smoother is not None
-        shares = answers.smoother.masked_fill(answers.ids < 0, 0.0)
-        lost = ~(shares.sum(1) != 0) | ~shares.isfinite().all(1)
+    def __post_init__(self) -> None:
+        lost = ~(self.graph.degrees != 0) | ~self.graph.degrees.isfinite()
         if lost.any():
             given = f"none at row {int(lost.nonzero()[0])}"
             raise UsageError("an answer at each row", given, "Take more neighbors, or a larger bandwidth.")
-        return Walk(answers.ids.clamp(min=0), shares)
+
+    @staticmethod
+    def of(answers: Answers) -> "Walk":
+        """Of answers to the rows of the support, in their order, with "neighbors"."""
+        assert answers.ids is not None
+        assert answers.smoother is not None
+        return Walk(Graph.of(Edges.of_neighbors(answers.ids, answers.smoother), len(answers.ids)))
+
+    @cached_property
+    def _back(self) -> Graph:
+        return Graph.of(self.graph.edges.reversed, len(self.graph))
 
     def __call__(self, values: Tensor) -> Tensor:
         """What becomes of values [n, p]: S Y."""
-        columns = [(self.shares * column[self.ids]).sum(1) for column in values.T]
-        return torch.stack(columns, 1)
+        return self.graph.times(values)
 
     def back(self, masses: Tensor) -> Tensor:
         """Where masses [n] go: S' m."""
-        flat = (self.shares * masses[:, None]).flatten()
-        return torch.zeros_like(masses).index_add_(0, self.ids.flatten(), flat)
+        return self._back.times(masses[:, None])[:, 0]
 
     def resting(self, tolerance: float, most: int) -> Tensor:
         """The masses [n], summing to one, that the walk leaves alone; of symmetric kernels the degrees."""
-        masses = self.shares.new_full((len(self.ids),), 1 / len(self.ids))
+        rows = len(self.graph)
+        masses = torch.full((rows,), 1 / rows, dtype=torch.float64)
         for _ in range(most):
             after = (masses + self.back(masses)) / 2
             if (after - masses).abs().sum() <= tolerance:
@@ -88,7 +91,8 @@ class Rested:
 
 def settled(walk: Walk, start: Tensor, tolerance: float, most: int) -> Rested:
     """The leading eigenvectors of a walk besides the constant, by iteration: each step takes the mean away
-    and the scale out, both by the masses that rest. Columns are uncorrelated and of length one by these.
+    and the scale out, both by the masses that rest. Columns are uncorrelated and of length one by these, and
+    the largest entry of each is positive.
 
     Parameters
     ----------
@@ -98,29 +102,65 @@ def settled(walk: Walk, start: Tensor, tolerance: float, most: int) -> Rested:
         Change of the eigenvalues at which it rests.
     most : int
     """
-    masses = walk.resting(1e-15, most)
-    roots = masses.clamp(min=0).sqrt()[:, None]
+    return Settling(walk, tolerance, most)(Rested(start, None, 0, False))
 
-    def whitened(values: Tensor) -> Tensor:
-        scaled = roots * (values - masses @ values)
+
+@dataclass(frozen=True, eq=False)
+class Settling:
+    """The iteration of `settled`, which can be left and gone on with."""
+
+    walk: Walk
+    tolerance: float
+    most: int
+
+    def __call__(self, state: Rested) -> Rested:
+        """Where it rests, from a state on."""
+        for each in self.states(state):
+            state = each
+        return self.turned(state)
+
+    @cached_property
+    def _masses(self) -> Tensor:
+        return self.walk.resting(1e-15, self.most)
+
+    @cached_property
+    def _roots(self) -> Tensor:
+        return self._masses.clamp(min=0).sqrt()[:, None]
+
+    def states(self, state: Rested) -> Iterator[Rested]:
+        """The states every few steps, up to the one that rests, or the last."""
+        values, before = state.values if state.steps else self._whitened(state.values), state.shares
+        for step in range(state.steps + 1, self.most + 1):
+            values = self._whitened((values + self.walk(values)) / 2)  # half a step: no eigenvalue below 0
+            if step % _CHECKED and step < self.most:
+                continue
+            shares = self._axes(values)[0]
+            rests = before is not None and bool((shares - before).abs().max() <= self.tolerance)
+            before = shares
+            yield Rested(values, shares, step, rests)
+            if rests:
+                return
+
+    def turned(self, state: Rested) -> Rested:
+        """A state with an eigenvector in each column."""
+        shares, vectors = self._axes(state.values)
+        turned = state.values @ vectors
+        lengths = (self._masses[:, None] * turned.square()).sum(0).sqrt()
+        return Rested(signed(turned / lengths), shares, state.steps, state.rests)
+
+    def _whitened(self, values: Tensor) -> Tensor:
+        scaled = self._roots * (values - self._masses @ values)
         basis: Tensor = torch.linalg.qr(scaled)[0]
-        return basis.div(roots.clamp(min=torch.finfo(roots.dtype).tiny))
+        return basis.div(self._roots.clamp(min=torch.finfo(basis.dtype).tiny))
 
-    values, before, rests = whitened(start), None, False
-    for step in range(1, most + 1):
-        values = whitened((values + walk(values)) / 2)  # half a step: no eigenvalue is negative
-        if step % _CHECKED and step < most:
-            continue
-        shares, vectors = torch.linalg.eig((masses[:, None] * values).T @ walk(values))
+    def _axes(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        moved = (self._masses[:, None] * values).T @ self.walk(values)
+        if not moved.isfinite().all():
+            given = "one whose values grow without end, as negative weights make them"
+            raise UsageError("a local model that comes to rest", given, "Use ld.local_mean, say.")
+        shares, vectors = torch.linalg.eig(moved)
         order = shares.real.argsort(descending=True)
-        now = shares.real[order]
-        rests = before is not None and bool((now - before).abs().max() <= tolerance)
-        before = now
-        if rests:
-            break
-    turned = values @ vectors.real[:, order]
-    lengths = (masses[:, None] * turned.square()).sum(0).sqrt()
-    return Rested(turned / lengths, before, step, rests)
+        return shares.real[order], vectors.real[:, order]
 
 
 def repeated(walk: Walk, start: Tensor, tolerance: float, most: int) -> Rested:

@@ -1,6 +1,5 @@
 """Modes: of many places that climbs ended in, those that stand for the others."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -100,11 +99,9 @@ def located(asked: Tensor, known: Tensor) -> Tensor:
 
 def distinct(cells: Tensor) -> tuple[Tensor, Tensor]:
     """The distinct rows of cells [n, d], in their order, and which of them each is [n]."""
-    rows = cells.numpy()
-    order = np.lexsort(rows.T[::-1])  # several times faster than `torch.unique` of rows
-    rows = rows[order]
-    first = np.ones(len(rows), bool)
-    first[1:] = (rows[1:] != rows[:-1]).any(1)
-    place = np.empty(len(rows), np.int64)
-    place[order] = first.cumsum() - 1
-    return torch.from_numpy(rows[first]), torch.from_numpy(place)
+    place = torch.zeros_like(cells[:, 0])
+    for column in cells.unbind(1):  # several times faster than rows at once
+        _, value = torch.unique(column, return_inverse=True)
+        _, place = torch.unique(place * len(cells) + value, return_inverse=True)
+    some = torch.empty_like(place).scatter_(0, place, torch.arange(len(place)))
+    return cells[some[: int(place.amax()) + 1 if len(place) else 0]], place

@@ -170,6 +170,11 @@ class NodeModels:
     intercept: bool = True
     family: Family | None = None
 
+    def first(self, count: int) -> "NodeModels":
+        """Those of so many nodes; behind them are groups."""
+        values, status, rows = (part[:count] for part in (self.values, self.status, self.rows))
+        return replace(self, values=values, status=status, rows=rows)
+
     def predict(self, nodes: Array, features: Array) -> Answers:
         """The predictions [q, 1] of rows with features [q, d] at nodes [q]; EMPTY where the node is -1,
         NOT_FINITE where they overflow.

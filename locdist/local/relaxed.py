@@ -18,6 +18,8 @@ from locdist.local.estimated import Estimated
 from locdist.local.graph import Graph
 from locdist.local.losses import Rows
 
+_SAID = 300  # characters of an error
+
 
 def heard(graph: Graph, said: Tensor) -> tuple[Tensor, Tensor]:
     """The mean of what the neighbors of each node said [n, r, p], and the weights of those that spoke [n].
@@ -50,7 +52,12 @@ class Relaxed:
     strength: float
 
     def refit(self, own: Rows, shared: Tensor, told: Tensor, weight: float) -> Any:
-        """The estimator of a node, or None where there is nothing to fit it on, or its fit raises an error.
+        """The estimator of a node, as `attempt` says; None where there is none."""
+        return self.attempt(own, shared, told, weight)[0]
+
+    def attempt(self, own: Rows, shared: Tensor, told: Tensor, weight: float) -> tuple[Any, str]:
+        """The estimator of a node, or None where there is nothing to fit it on, or its fit raises an error;
+        and what that says.
 
         Parameters
         ----------
@@ -73,16 +80,16 @@ class Relaxed:
         features, targets, weights = torch.cat(x), torch.cat(y), torch.cat(v)
         used = weights > 0
         if not used.any():
-            return None
+            return None, ""
         if self.model.classifies and (targets[used] == targets[used][0]).all():
-            return Constant(int(targets[used][0]))
+            return Constant(int(targets[used][0])), ""
         parts = (features[used].numpy(), targets[used].numpy(), weights[used].numpy())
         fitted = self.model.fresh()
         try:
             fitted.fit(parts[0], parts[1], sample_weight=parts[2])
-        except (ValueError, ArithmeticError):
-            return None
-        return fitted
+        except (ValueError, ArithmeticError) as error:
+            return None, f"{type(error).__name__}: {error}"[:_SAID]
+        return fitted, ""
 
     def ask(self, fitted: Any, features: Tensor, width: int) -> Tensor:
         """What an estimator says of rows [q, p]; nan without one, and where it raises an error."""

@@ -13,11 +13,14 @@ from locdist.local.models import LocalModel, answered, flagged, valued
 from locdist.local.neighborhood import Neighborhood
 
 
-def shrunk(rows: Tensor, weights: Tensor, asked: Tensor, noise: float, clean: bool) -> Tensor:
+def shrunk(
+    rows: Tensor, weights: Tensor, asked: Tensor, noise: float, clean: bool, floor: float = 1.0
+) -> Tensor:
     """The means of what was there, given noisy rows that are asked.
 
     With mean mu and covariance C of the rows of a neighborhood, mu + (C - s^2 I)+ C^-1 (x - mu); of clean
-    rows, mu + C (C + s^2 I)^-1 (x - mu).
+    rows, mu + C (C + s^2 I)^-1 (x - mu). Of noisy rows a variance up to the floor, in units of s^2, is noise
+    alone: of few rows some are larger than s^2 by chance, up to s^2 (1 + sqrt(m / k))^2.
 
     Parameters
     ----------
@@ -29,6 +32,7 @@ def shrunk(rows: Tensor, weights: Tensor, asked: Tensor, noise: float, clean: bo
         Standard deviation s in each column, > 0.
     clean : bool
         Whether the rows are without noise.
+    floor : float
 
     Returns
     -------
@@ -40,7 +44,8 @@ def shrunk(rows: Tensor, weights: Tensor, asked: Tensor, noise: float, clean: bo
     variances, axes = torch.linalg.eigh(covariance)
     square = noise * noise
     kept = variances.clamp(min=0)
-    shares = kept / (kept + square) if clean else (1 - square / variances.clamp(min=square)).clamp(min=0)
+    signal = kept > 0 if clean else kept > floor * square
+    shares = torch.where(signal, kept / (kept + square) if clean else 1 - square / kept, 0.0)
     return mean + torch.bmm(asked - mean, (axes * shares[:, None]) @ axes.mT)
 
 

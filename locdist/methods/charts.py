@@ -52,8 +52,7 @@ class Logifold:
         accuracy : float
             A share, over 0 and at most 1. A chart that never reaches it never votes alone.
         """
-        if isinstance(accuracy, bool) or not 0 < accuracy <= 1:
-            raise UsageError("an accuracy over 0 and at most 1", repr(accuracy), "0.95 is usual.")
+        check_accuracy(accuracy)
         votes, domains = self._votes(double(features))
         known, count = double(labels), votes.shape[2]
         if known.shape != votes.shape[1:2] or not torch.isin(known, torch.arange(count).double()).all():
@@ -118,3 +117,9 @@ def logifold(
             "thresholds from 0 to 1", given, "A certainty is a probability; 0 lets a chart vote."
         )
     return Logifold(tuple(models), parts, tuple(map(float, each)))
+
+
+def check_accuracy(accuracy: float) -> None:
+    """UsageError for what no chart can reach, or every chart does."""
+    if isinstance(accuracy, bool) or not 0 < accuracy <= 1:
+        raise UsageError("an accuracy over 0 and at most 1", repr(accuracy), "0.95 is usual.")

@@ -1,4 +1,6 @@
-"""Networks of local models: a linear model at each node of a graph, drawn to those of its neighbors."""
+"""Networks of local models: a linear model at each node of a graph, drawn to those of its neighbors, or of
+each device in groups of groups, drawn to their means.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,8 +12,12 @@ from locdist.errors import UsageError, did_you_mean
 from locdist.local.coupled import Coupling, Fit, Norm, Rounds, Squared
 from locdist.local.families import Bernoulli, Family, Gamma, Poisson
 from locdist.local.graph import Graph
-from locdist.local.losses import Array, Losses, Rows
+from locdist.local.hierarchy import grouped
+from locdist.local.losses import Array, Losses, Rows, double
 from locdist.local.network import Network, NodeModels, with_intercept
+from locdist.methods.atlas import Atlas, atlas_by_name
+from locdist.methods.estimators import with_parameters
+from locdist.methods.federated import FedRelax, fed_relax_by_name
 from locdist.methods.method import plain
 from locdist.methods.spelled import spelled
 
@@ -24,7 +30,7 @@ STEPS = 100  # of Newton
 
 @dataclass(frozen=True)
 class CoupledMethod:
-    """A frozen choice of what a node minimises, and of what draws it to its neighbors.
+    """A frozen choice of what a node minimises, and of what draws it to others.
 
     Parameters
     ----------
@@ -37,6 +43,8 @@ class CoupledMethod:
     intercept : bool
     family : Family, optional
         Of the targets; half a sum of squares without one.
+    levels : bool
+        Whether nodes are drawn to the means of groups, and not to neighbors.
     """
 
     name: str
@@ -45,6 +53,7 @@ class CoupledMethod:
     ridge: float
     intercept: bool
     family: Family | None = None
+    levels: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", tuple((name, plain(value)) for name, value in self.parameters))
@@ -57,15 +66,20 @@ class CoupledMethod:
         return {"name": self.name, **dict(self.parameters)}
 
     def __call__(
-        self, graph: Graph, nodes: Array, features: Array, targets: Array, weights: Array | None = None
+        self,
+        graph: Graph | Array,
+        nodes: Array,
+        features: Array,
+        targets: Array,
+        weights: Array | None = None,
     ) -> NodeModels:
         """The models of all nodes, in memory.
 
         Parameters
         ----------
-        graph : Graph
+        graph : Graph, or array [k, n] of int
             From `ld.graph`, or `ld.Graph.of_pairs(heads, tails, weights, nodes=n)`; each edge counts once,
-            whichever way it leads.
+            whichever way it leads. Of `dem_learn` the group of each of n devices at each level, -1 for none.
         nodes : array [r] of int
             The node of each row, from 0.
         features : array [r, d]
@@ -77,12 +91,25 @@ class CoupledMethod:
         -------
         NodeModels
         """
-        rows = self.rows(len(graph), nodes, features, targets, weights)
-        fit = Fit.begin(len(graph), rows.features.shape[1])
+        count, whole = self._whole(graph)
+        rows = self.rows(count, nodes, features, targets, weights)
+        fit = Fit.begin(len(whole), rows.features.shape[1])
         while not fit.done and fit.steps < STEPS:
-            network = self.network(Losses.of(rows, len(graph), fit.state.models, self.family), graph)
+            losses = Losses.of(rows, len(whole), fit.state.models, self.family)
+            network = self.network(losses, whole)
             fit = fit.next(network, self.loop, self.family is None)
-        return self.models(network, fit)
+        return self.models(network, fit).first(count)
+
+    def _whole(self, given: Graph | Array) -> tuple[int, Graph]:
+        """How many nodes are asked for, and the graph of these, and of groups behind them."""
+        if isinstance(given, Graph) and not self.levels:
+            return len(given), given
+        groups = None if isinstance(given, Graph) else double(given).long()
+        if not self.levels or groups is None or groups.ndim != 2:
+            wanted = "groups [levels, devices]" if self.levels else "a graph"
+            told = "a graph" if groups is None else f"an array of shape {list(groups.shape)}"
+            raise UsageError(wanted, told, "Give a row for each level, or choose another method.")
+        return groups.shape[1], grouped(groups)
 
     def rows(
         self, count: int, nodes: Array, features: Array, targets: Array, weights: Array | None = None
@@ -159,11 +186,59 @@ def gtvmin(
     return CoupledMethod("gtvmin", tuple(told.items()), loop, ridge, bool(intercept), FAMILIES[family])
 
 
-COUPLED_METHODS: Mapping[str, Callable[..., CoupledMethod]] = {"gtvmin": gtvmin}
+def dem_learn(
+    mu: float = 1.0,
+    ridge: float = 0.0,
+    intercept: bool = True,
+    tolerance: float = 1e-10,
+    rounds: int = 10_000,
+) -> CoupledMethod:
+    """DemLearn's personalized step: each device minimizes F_i(w) + (μ/2) Σ_k (1/N_k) ‖w − w⁽ᵏ⁾‖² over the
+    levels of groups that it is in, w⁽ᵏ⁾ the mean over the N_k devices of its group, until all rest.
+
+    One level of one group is FedProx; with μ = 0 every device is alone. Groups take part as nodes without
+    rows, so that devices and means are one linear system.
+
+    Parameters
+    ----------
+    mu : float
+        How much the means of groups count.
+    ridge, intercept
+        As in `gtvmin`.
+    tolerance : float
+        Of the norm of the slopes of what is minimized, relative to the pulls X'y, at which devices rest.
+    rounds : int
+        At most; in each a device hears once of its groups.
+
+    Returns
+    -------
+    CoupledMethod
+
+    References
+    ----------
+    Nguyen et al., *Edge-Assisted Democratized Learning Toward Federated Analytics*, IEEE Internet of Things
+    Journal 9, 2022.
+    """
+    told = {"mu": mu, "ridge": ridge, "intercept": intercept, "tolerance": tolerance, "rounds": rounds}
+    loop = Rounds(Squared(), mu, tolerance, rounds)
+    return CoupledMethod("dem-learn", tuple(told.items()), loop, ridge, bool(intercept), levels=True)
 
 
-def coupled_method(choice: CoupledMethod | str | Mapping[str, Any]) -> CoupledMethod:
-    """A method by its name, or by its name and parameters: {"name": "gtvmin", "strength": 0.1}."""
-    if isinstance(choice, CoupledMethod):
+OfNodes = CoupledMethod | FedRelax | Atlas
+COUPLED_METHODS: Mapping[str, Callable[..., OfNodes]] = {
+    "gtvmin": gtvmin, "dem-learn": dem_learn, "fed-relax": fed_relax_by_name, "logifold": atlas_by_name,
+}  # fmt: skip
+
+
+def coupled_method(choice: OfNodes | str | Mapping[str, Any]) -> OfNodes:
+    """A method by its name, or by its name and parameters: {"name": "gtvmin", "strength": 0.1}. One of an
+    estimator takes the parameters of this among its own: {"name": "fed-relax", "estimator":
+    "sklearn.tree.DecisionTreeRegressor", "max_depth": 4}.
+    """
+    if isinstance(choice, CoupledMethod | FedRelax | Atlas):
         return choice
-    return spelled(choice, COUPLED_METHODS, "a method that couples the nodes of a graph")
+    given = {"name": choice} if isinstance(choice, str) else dict(choice)
+    make = COUPLED_METHODS.get(str(given.get("name")))
+    if make in (fed_relax_by_name, atlas_by_name):
+        given = with_parameters(given, make)
+    return spelled(given, COUPLED_METHODS, "a method that couples the nodes of a graph")

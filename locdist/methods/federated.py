@@ -1,7 +1,6 @@
 """Estimators of many owners that learn from each other by what they say of shared rows."""
 
-import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from locdist.local.losses import Array, Rows, double
 from locdist.local.network import Links, answered
 from locdist.local.parametric import Named
 from locdist.local.relaxed import Relaxed, heard, statuses
+from locdist.methods.estimators import check_estimator, estimator_of
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class FedRelax:
 
     @property
     def spec(self) -> dict[str, Any]:
-        """What was chosen, in words; code is made of it by nobody."""
+        """What was chosen, in words; `coupled_method(spec)` makes it again."""
         model = self.refit.model
         kind = model.kind.path if isinstance(model.kind, Named) else model.kind
-        told = {"name": "fed-relax", "model": kind, "with": dict(model.choices)}
+        told = {"name": "fed-relax", "estimator": kind, "parameters": dict(model.choices)}
         return told | {"strength": self.refit.strength, "tolerance": self.tolerance, "rounds": self.rounds}
 
     def __call__(
@@ -152,12 +152,30 @@ def fed_relax(estimator: Any, strength: float = 1.0, tolerance: float = 1e-6, ro
     Jung, *Plug In and Learn: Federated Intelligence over a Smart Grid of Models*, arXiv 2302.04363.
     """
     check_rounds(strength, tolerance, rounds)
-    taken = inspect.signature(estimator.fit).parameters
-    if "sample_weight" not in taken:
-        given = f"{type(estimator).__name__}, whose fit takes {', '.join(taken) or 'nothing'}"
-        remedy = "Choose another one, or wrap it in a class whose fit does."
-        raise UsageError("an estimator whose fit takes sample_weight", given, remedy)
+    check_estimator(estimator)
     return FedRelax(Relaxed(Estimated.of(estimator), strength), tolerance, rounds)
+
+
+def fed_relax_by_name(
+    estimator: str | None = None,
+    strength: float = 1.0,
+    tolerance: float = 1e-6,
+    rounds: int = 100,
+    parameters: Mapping[str, Any] | None = None,
+) -> FedRelax:
+    """FedRelax: any estimator at each node, so that neighbors agree on shared rows without targets.
+
+    Parameters
+    ----------
+    estimator : str
+        The path of its class: "sklearn.tree.DecisionTreeRegressor".
+    strength, tolerance, rounds
+        As in `fed_relax`.
+    parameters : mapping, optional
+        Of the estimator.
+    """
+    own = ("strength", "tolerance", "rounds")
+    return fed_relax(estimator_of(estimator, parameters, own), strength, tolerance, rounds)
 
 
 def largest_change(before: Tensor, after: Tensor) -> float:

@@ -1,15 +1,11 @@
 """Methods of images: what looks alike is averaged, wherever it is.
 
 Images are arrays [h, w] or [h, w, c] of any range; what comes back has the same shape, in double precision.
-They are small data: a method works in memory. Tables work the same way with `local_mean` and others: the
+`ld.restore` does that for the images of files. Tables work the same way with `local_mean` and others: the
 surroundings of a row, its patch, are the key.
 """
 
-from typing import TypeVar
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from locdist.errors import UsageError
@@ -17,11 +13,18 @@ from locdist.local import images
 from locdist.local.kernels import weigh
 from locdist.local.neighborhood import Neighborhood
 from locdist.methods.method import ArrayLike, Method
+from locdist.methods.restored import (
+    Bilateral,
+    Image,
+    NonlocalBayes,
+    NonlocalMeans,
+    check_odd,
+    check_positive,
+    check_whole,
+    checked,
+)
 
-Image = NDArray[np.float64]
-Number = TypeVar("Number", int, float)
 _PIXELS = 4096  # that are asked at once
-_COLORS = torch.tensor([[1.0, 1.0, 1.0], [1.0, 0.0, -1.0], [1.0, -2.0, 1.0]], dtype=torch.float64)
 
 
 def nonlocal_means(
@@ -53,12 +56,7 @@ def nonlocal_means(
     ----------
     Buades, Coll, Morel, *A Non-Local Algorithm for Image Denoising*, CVPR 2005.
     """
-    values, shape = _image(image)
-    _odd("patch", patch, values)
-    _positive("h", h)
-    _at_least("distance", distance, 1)
-    _at_least("sigma", sigma, 0)
-    return images.alike(values, patch, distance, sigma, h).reshape(shape).numpy()
+    return NonlocalMeans(h, patch, distance, sigma)(image)
 
 
 def bilateral(
@@ -87,19 +85,15 @@ def bilateral(
     ----------
     Tomasi, Manduchi, *Bilateral Filtering for Gray and Color Images*, ICCV 1998.
     """
-    values, shape = _image(image)
-    _odd("window", window, values)
-    _positive("sigma_color", sigma_color)
-    _positive("sigma_space", sigma_space)
-    return images.of_one_color(values, window // 2, sigma_space, sigma_color).reshape(shape).numpy()
+    return Bilateral(window, sigma_color, sigma_space)(image)
 
 
 def nonlocal_bayes(
     image: ArrayLike | Tensor,
     sigma: float,
-    patch: int | None = None,
+    patch: int = 5,
     distance: int = 13,
-    similar: tuple[int, int] = (90, 60),
+    similar: tuple[int, int] = (70, 30),
     stride: int = 3,
 ) -> Image:
     """Non-local Bayes: groups of patches that look alike are taken for draws from one Gaussian and noise, and
@@ -113,8 +107,8 @@ def nonlocal_bayes(
     image : array [h, w] or [h, w, 3]
     sigma : float
         Standard deviation of the noise, in units of the image; > 0.
-    patch : int, optional
-        Pixels of the side of a patch; by default 5.
+    patch : int
+        Pixels of the side of a patch, at least 2.
     distance : int
         Pixels to look in each direction.
     similar : (int, int)
@@ -130,19 +124,32 @@ def nonlocal_bayes(
     ----------
     Lebrun, Buades, Morel, *A Nonlocal Bayesian Image Denoising Algorithm*, SIAM J. Imaging Sciences 6, 2013.
     """
-    values, shape = _image(image)
-    size = 5 if patch is None else patch
-    _at_least("patch", size, 2)
-    if min(values.shape[:2]) < size:
-        raise UsageError(f"an image of at least {size} x {size} pixels", str(shape), "Use a smaller patch.")
-    _positive("sigma", sigma)
-    _at_least("stride", stride, 1)
-    turn = _COLORS / _COLORS.norm(dim=1, keepdim=True) if values.shape[2] == 3 else torch.eye(values.shape[2])
-    there = (values @ turn.double().T).float()
-    first, second = (images.Groups(size, stride, distance, count) for count in similar)
-    basic = images.regrouped(there, there, first, sigma, clean=False)
-    found = images.regrouped(there, basic, second, sigma, clean=True)
-    return (found.double() @ turn.double()).reshape(shape).numpy()
+    return NonlocalBayes(sigma, patch, distance, similar, stride)(image)
+
+
+def patches(image: ArrayLike | Tensor, size: int = 7) -> Image:
+    """The surroundings of all pixels as rows: the keys with which any local model is a non-local one.
+
+    The squared distance of two rows is the |z_i − z_j|² of `nonlocal_means`, so
+    `ld.local_mean(None, "gaussian", h / 2**0.5)` over them is non-local means with a window as wide as the
+    image. The image is reflected at its edges.
+
+    Parameters
+    ----------
+    image : array [h, w] or [h, w, c]
+    size : int
+        Pixels of the side of a patch, odd.
+
+    Returns
+    -------
+    array [h w, c size²]
+        A row for each pixel, in the order of `image.reshape(h * w, -1)`.
+    """
+    values, shape = checked(image)
+    _check_patch(size, shape)
+    tap = images.taps(size).double()
+    weight = (tap[:, None] * tap / values.shape[2]).sqrt()
+    return (images.patches(values, size) * weight).reshape(shape[0] * shape[1], -1).numpy()
 
 
 def nonlocal_model(
@@ -178,11 +185,11 @@ def nonlocal_model(
     array, as the image
         nan where the model has no answer.
     """
-    values, shape = _image(image)
-    _odd("patch", patch, values)
-    _positive("h", h)
+    values, shape = checked(image)
+    _check_patch(patch, shape)
+    check_positive("h", h)
     for name, given, least in (("distance", distance, 0), ("similar", similar, 1), ("reach", reach, 0)):
-        _at_least(name, given, least)
+        check_whole(name, given, least)
     layer = method.layer
     if (
         layer.needs & {"codes", "density", "keys", "reach"}
@@ -205,30 +212,8 @@ def _answered(method: Method, hood: Neighborhood, shares: Tensor) -> Tensor:
     return method.layer.model.predict(hood, near.weights).values
 
 
-def _image(image: ArrayLike | Tensor) -> tuple[Tensor, tuple[int, ...]]:
-    """An image as [h, w, c], and its own shape."""
-    values = torch.tensor(np.asarray(image), dtype=torch.float64)
-    if values.ndim not in (2, 3) or not values.numel():
-        raise UsageError(
-            "an image [h, w] or [h, w, c]", f"shape {list(values.shape)}", "One image at a time."
-        )
-    if not values.isfinite().all():
-        raise UsageError("an image of finite numbers", "some that are not", "Fill the gaps first.")
-    return values.reshape(*values.shape[:2], -1), tuple(values.shape)
-
-
-def _odd(name: str, given: object, image: Tensor) -> None:
-    whole = isinstance(given, int) and not isinstance(given, bool) and given >= 1 and given % 2 == 1
-    if not whole or int(given) // 2 >= min(image.shape[:2]):  # type: ignore[call-overload]
-        remedy = "It has a pixel in its middle, and half of it is less than the image."
-        raise UsageError(f"an odd {name}", repr(given), remedy)
-
-
-def _positive(name: str, given: float) -> None:
-    if isinstance(given, bool) or not 0 < given < float("inf"):
-        raise UsageError(f"{name} > 0", repr(given), "It is in units of the image, or pixels.")
-
-
-def _at_least(name: str, given: Number, least: Number) -> None:
-    if isinstance(given, bool) or not least <= given < float("inf"):
-        raise UsageError(f"{name} of at least {least}", repr(given), "Correct it.")
+def _check_patch(size: int, shape: tuple[int, ...]) -> None:
+    """UsageError for a patch without a middle, or of which half is larger than the image."""
+    check_odd("patch", size)
+    if size // 2 >= min(shape[:2]):
+        raise UsageError(f"an image that a patch of {size} fits", f"shape {list(shape)}", "Make it smaller.")

@@ -1,22 +1,33 @@
 """What a pipeline reads: opened once, and its columns checked before anything runs."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from locdist.data.dataset import Dataset
 from locdist.data.source import Source, source
 from locdist.data.store import Store
-from locdist.errors import DataError, UsageError, did_you_mean
+from locdist.errors import DataError, UsageError, did_you_mean, each_meant
+from locdist.jobs.chosen import read_map, read_method
 from locdist.jobs.coupling.edges import ENDS, is_graph
 from locdist.jobs.gwr import split
+from locdist.jobs.learning import METHOD
 from locdist.jobs.predict import check_most, check_support
+from locdist.methods.atlas import Atlas
+from locdist.methods.coupled import CoupledMethod, coupled_method
+from locdist.methods.method import Method
+from locdist.pipeline.asking import Evaluate, Forecast, Neighbors, Predict, Transform
 from locdist.pipeline.choices import made
-from locdist.pipeline.meaning import READ, outs, scored
+from locdist.pipeline.graphs import Label
+from locdist.pipeline.learning import Build, Select
+from locdist.pipeline.meaning import found as named
+from locdist.pipeline.meaning import outs, scored
 from locdist.pipeline.mistakes import Mistake, Path
-from locdist.pipeline.networks import Apply, Couple
-from locdist.pipeline.sections import Evaluate, File, Forecast, Label, Neighbors, Own, Predict, Transform
-from locdist.pipeline.supports import Rows, Support
+from locdist.pipeline.networks import Couple
+from locdist.pipeline.pictures import Restore
+from locdist.pipeline.section import Section
+from locdist.pipeline.sections import Asked, File, Own
+from locdist.pipeline.supports import OfStep, Rows, Support
 from locdist.plan.manifest import check_folder, check_kind
 
 
@@ -50,13 +61,28 @@ class Inputs:
         assert asked is not None  # `meaning` has told a file without
         return self.opened(asked) or self.place(asked)
 
-    def support(self, support: Support | None) -> Dataset:
-        """The support of a step, or that of the file."""
+    def support(self, support: Support | None, map: OfStep | None = None) -> Dataset:
+        """The support of a step, or that of the file; with the map of a step, where one is named."""
         asked = support or self.file.support
         assert asked is not None
-        return Dataset(
-            self.opened(asked) or source(self.place(asked), bad_files=asked.bad_files), asked.roles
-        )
+        roles = asked.roles if map is None else replace(asked.roles, map=read_map(self._method(map)))
+        return Dataset(self.opened(asked) or source(self.place(asked), bad_files=asked.bad_files), roles)
+
+    def index(self, asked: Predict | Neighbors | Select) -> str:
+        """The folder of the index of a step, or of the file."""
+        if asked.index is None:
+            assert self.file.index is not None  # `meaning` has told a file without
+            return self.file.index.path
+        return asked.index.path or outs(self.file)[str(asked.index.step)]
+
+    def method(self, choice: Section) -> Method:
+        """The method that a section chooses, or that a step found."""
+        return read_method(self._method(choice)) if isinstance(choice, OfStep) else made(choice)
+
+    def _method(self, by: OfStep) -> str:
+        """The file of a step."""
+        folder = Store.at(outs(self.file)[by.step])
+        return folder.path(METHOD)
 
     def mistakes(self) -> list[Mistake]:
         """What does not fit the data, as far as they are there, and folders that cannot be written."""
@@ -67,7 +93,7 @@ class Inputs:
         found = list(self._roles(("support",), self.file.support)) if self.file.support else []
         for number, step in enumerate(self.file.steps):
             path, content = ("steps", number, step.verb), step.content
-            if isinstance(content, Predict | Neighbors | Apply):
+            if isinstance(content, Asked):
                 found += self._kept((*path, "keep"), content.keep, content.queries or self.file.queries)
             elif isinstance(content, Own):
                 if isinstance(content, Couple):
@@ -79,7 +105,10 @@ class Inputs:
                 found += self._labels(path, content)
             elif isinstance(content, Forecast):
                 found += self._series(path, content)
-            elif content.target is not None:
+            elif isinstance(content, Restore):
+                found += self._kept((*path, "keep"), content.keep, content.images)
+                found += self._kept((*path, "column"), (content.column,), content.images)
+            elif isinstance(content, Evaluate) and content.target is not None:
                 found += self._truth((*path, "target"), content, number)
         return found
 
@@ -87,7 +116,8 @@ class Inputs:
         """DataError for queries that lack a column of the key or of the features of the file's support."""
         for step in self.file.steps:
             if isinstance(step.content, Predict | Neighbors):
-                self._fitting(step.content.queries or self.file.queries)
+                support = self._indexed(step.content)
+                self._fitting(step.content.queries or self.file.queries, support)
 
     def _methods(self) -> Iterator[Mistake]:
         """Methods that cannot work on the support that their index is built from."""
@@ -95,17 +125,27 @@ class Inputs:
             content, own = step.content, isinstance(step.content, Transform)
             if not isinstance(content, Predict | Neighbors | Transform):
                 continue
-            there = (content.support if isinstance(content, Transform) else None) or self.file.support
+            there = self._indexed(content)
             if there is not None and self.opened(there) is not None:
                 yield from _told(
                     ("steps", number, step.verb), partial(self._fit, content, self.support(there), own)
                 )
 
+    def _indexed(self, content: Predict | Neighbors | Transform) -> Support | None:
+        """The rows that the index of a step is made of, as far as the file says."""
+        if isinstance(content, Transform):
+            return content.support or self.file.support
+        if content.index is None:
+            return self.file.support
+        made = [step.content for step in self.file.steps if step.content.name == content.index.step]
+        built = made[0] if made and isinstance(made[0], Build) else None
+        return None if built is None or built.map is not None else built.support or self.file.support
+
     def _fit(self, content: Predict | Neighbors | Transform, support: Dataset, own: bool) -> None:
         """UsageError when a step cannot work on a support."""
         if isinstance(content, Neighbors):
             check_most(content.k, support.rows)
-        else:
+        elif not isinstance(content.method, OfStep):
             check_support(made(content.method), support, (), split(content.extras)[1], content.explain, own)
 
     def _folders(self) -> Iterator[Mistake]:
@@ -118,14 +158,15 @@ class Inputs:
         for number, step in enumerate(self.file.steps):
             if not isinstance(step.content, Evaluate):
                 path = ("steps", number, step.verb, "out")
-                yield from _told(path, partial(_check_out, step.content.out, step.verb, read))
+                kind = "build-index" if isinstance(step.content, Build) else step.verb
+                yield from _told(path, partial(_check_out, step.content.out, kind, read))
 
     def _read(self) -> Iterator[Rows | Support]:
         """All rows that the file names."""
-        named = [self.file.support, self.file.queries]
+        yield from (rows for rows in (self.file.support, self.file.queries) if rows is not None)
         for step in self.file.steps:
-            named += [getattr(step.content, role, None) for role in (*READ, "graph", "labels")]
-        return (rows for rows in named if rows is not None)
+            if not isinstance(step.content, Evaluate):
+                yield from (rows for _, rows in named(step.content) if isinstance(rows, Rows | Support))
 
     def _names(self, rows: Rows | Support | None) -> list[str] | None:
         """The columns of some rows; None while they are not there."""
@@ -146,19 +187,24 @@ class Inputs:
             yield from _missing((*path, role), f"a column of the support as its {role}", columns, names or [])
 
     def _linked(self, path: Path, content: Couple) -> Iterator[Mistake]:
-        """The columns of edges, and the roles without which rows are of no node."""
-        place = self.place(content.edges)
-        table = content.edges.path is not None and (isinstance(place, list) or not is_graph(place))
-        names = self._names(content.edges) if table else None
+        """The columns of edges or groups, and the roles without which rows are of no node."""
+        support, method = content.support or self.file.support, coupled_method(content.method)
+        names = self._names(content.edges) if content.edges and not self._is_graph(content.edges) else None
         if names is not None:
-            wanted = "a column of the edges"
+            groups = isinstance(method, CoupledMethod) and method.levels
+            usual = (str(support and support.id),) if groups else ENDS
+            wanted, role = "a column of the groups" if groups else "a column of the edges", "ends"
             yield from _missing(
-                (*path, "ends" if content.ends else "edges"), wanted, content.ends or ENDS, names
+                (*path, role if content.ends else "edges"), wanted, content.ends or usual, names
             )
-        support = content.support or self.file.support
-        if support is not None and (support.id is None or len(support.target) != 1):
+        charts = isinstance(method, Atlas)
+        if support is not None and (len(support.target) != 1 or (support.id is None and not charts)):
             given = f"id {support.id!r}, target {list(support.target)}"
             yield Mistake((*path, "support"), "an id, and one target", given, "Name the columns.")
+
+    def _is_graph(self, edges: Rows) -> bool:
+        place = self.place(edges)
+        return isinstance(place, str) and is_graph(place)
 
     def _kept(
         self, path: Path, keep: tuple[str, ...] | None, rows: Rows | Support | None
@@ -192,16 +238,17 @@ class Inputs:
         if names is not None and content.target is not None:
             yield from _missing(path, "the column of the truth", (content.target,), names)
 
-    def _fitting(self, queries: Rows | None) -> None:
-        names, support = self._names(queries), self.file.support
+    def _fitting(self, queries: Rows | None, support: Support | None) -> None:
+        names = self._names(queries)
         if names is None or support is None:
             return
-        there = ", ".join(map(repr, names))
-        for role, columns in (("key", support.key), ("features", support.features or {})):
-            for name in columns:
-                if name not in names:
-                    wanted = f"column {name!r} of the {role} in the queries"
-                    raise DataError(wanted, f"the columns {there}", did_you_mean(name, names))
+        roles = (("key", support.key), ("features", support.features or {}))
+        lost = {name: role for role, columns in roles for name in columns if name not in names}
+        if lost:
+            wanted = ", ".join(f"{name!r} of the {role}" for name, role in lost.items())
+            there = ", ".join(map(repr, names))
+            columns = f"column{'s' if len(lost) > 1 else ''} {wanted} in the queries"
+            raise DataError(columns, f"the columns {there}", each_meant(lost, names))
 
 
 def _told(path: Path, check: Callable[[], None]) -> Iterator[Mistake]:

@@ -3,16 +3,23 @@
 from collections.abc import Iterator
 
 from locdist.errors import did_you_mean
+from locdist.pipeline.asking import Evaluate, Neighbors, Predict
+from locdist.pipeline.learning import Select
 from locdist.pipeline.mistakes import Mistake, Path
-from locdist.pipeline.networks import Apply
-from locdist.pipeline.sections import Evaluate, File, Forecast, Label, Neighbors, Own, Predict, Transform
+from locdist.pipeline.sections import VERBS, Asked, File, Own, Writing
+from locdist.pipeline.supports import OfStep, Opened, Rows, Support
 from locdist.plan.manifest import overlap
 
-INDEX = "index"  # what the build of the index is called among the steps
-WHOLE = (INDEX, "graph", "label", "embed", "forecast", "couple")  # verbs in which no single row is bad
-_WRITING = Predict | Neighbors | Own | Label | Forecast | Apply
-READ = ("support", "queries", "series", "edges", "models")  # sections about rows
-_SCORED = Predict | Transform
+INDEX = "index"  # what the build of the file's index is called among the steps
+WHOLE = (INDEX, "graph", "label", "embed", "forecast", "couple", "rules", "tune", "select")
+"""Verbs in which no single row is bad."""
+Found = Rows | Support | Opened | OfStep  # what a section says of something that may be of a step
+_SCORED = ("predict", "transform", "apply")
+_ROWS = tuple(verb for verb in VERBS if verb not in ("index", "tune", "select", "evaluate"))
+_MAKERS: dict[str, tuple[str, ...]] = {  # by what a step says of another one: the verbs that make it
+    "graph": ("graph",), "models": ("couple",), "clusters": ("cluster",), "embedding": ("embed",),
+    "index": ("index",), "map": ("tune",), "method": ("tune", "select", "rules"),
+}  # fmt: skip
 
 
 def mistakes(file: File) -> list[Mistake]:
@@ -25,13 +32,26 @@ def scored(file: File, number: int) -> str | None:
     content = file.steps[number].content
     if isinstance(content, Evaluate) and content.step is not None:
         return content.step
-    above = [step.content.name for step in file.steps[:number] if isinstance(step.content, _SCORED)]
+    above = [step.content.name for step in file.steps[:number] if step.verb in _SCORED]
     return above[-1] if above else None
 
 
 def outs(file: File) -> dict[str, str]:
     """The folders that steps write, by the names of the steps."""
-    return {step.content.name: step.content.out for step in file.steps if isinstance(step.content, _WRITING)}
+    return {step.content.name: step.content.out for step in file.steps if isinstance(step.content, Writing)}
+
+
+def found(content: Writing) -> Iterator[tuple[str, Found]]:
+    """What a step reads, by what it says of it."""
+    for role in type(content).model_fields:
+        value = getattr(content, role)
+        if isinstance(value, Found):
+            yield role, value
+
+
+def steps_of(content: Writing) -> Iterator[tuple[str, str]]:
+    """The steps that a step reads, by what it says of them."""
+    return ((role, value.step) for role, value in found(content) if value.step is not None)
 
 
 def _sources(file: File) -> Iterator[Mistake]:
@@ -43,7 +63,7 @@ def _sources(file: File) -> Iterator[Mistake]:
 
 
 def _names(file: File) -> Iterator[Mistake]:
-    taken = {INDEX}
+    taken = {INDEX} if file.index and file.support else set()
     for number, step in enumerate(file.steps):
         if step.content.name in taken:
             wanted, given = "a name of its own for each step", f"{step.content.name!r} again"
@@ -55,44 +75,38 @@ def _needs(file: File) -> Iterator[Mistake]:
     """What steps need besides their own section."""
     for number, step in enumerate(file.steps):
         content, path = step.content, ("steps", number, step.verb)
-        if isinstance(content, Predict | Neighbors):
-            if file.index is None:
-                remedy = "Add it; with a support in the file it is built there."
-                yield Mistake(path, "a file with `index: {path: ...}`", "none", remedy)
-            if (content.queries or file.queries) is None:
-                yield Mistake(path, "`queries: {path: ...}` in the step or in the file", "none", "Add them.")
-        elif isinstance(content, Apply) and (content.queries or file.queries) is None:
+        if isinstance(content, Asked) and (content.queries or file.queries) is None:
             yield Mistake(path, "`queries: {path: ...}` in the step or in the file", "none", "Add them.")
+        if isinstance(content, Predict | Neighbors | Select) and (content.index or file.index) is None:
+            remedy = "Add it; with a support in the file it is built there."
+            yield Mistake(path, "a file with `index: {path: ...}`", "none", remedy)
         elif isinstance(content, Own) and (content.support or file.support) is None:
             wanted = "`support: {path: ..., key: ...}` in the step or in the file"
             yield Mistake(path, wanted, "none", "Add it.")
         elif isinstance(content, Evaluate) and scored(file, number) is None:
-            yield Mistake(path, "a predict or transform step above", "none", "Name it: step: predict")
+            yield Mistake(path, "a predict, transform or apply step above", "none", "Name it: step: predict")
 
 
 def _references(file: File) -> Iterator[Mistake]:
-    """Steps that are read must stand above, and write what is wanted."""
+    """Steps that are read must stand above, and make what is wanted."""
     for number, step in enumerate(file.steps):
-        content, kinds = step.content, _SCORED if step.verb == "evaluate" else _WRITING
-        above = [each.content.name for each in file.steps[:number] if isinstance(each.content, kinds)]
-        for path, name in _named(content):
+        for path, name, verbs in _named(step.content):
+            above = [each.content.name for each in file.steps[:number] if each.verb in verbs]
             if name not in above:
-                wanted = f"a step above that {'predicts' if step.verb == 'evaluate' else 'writes rows'}"
+                wanted = "a step above that writes rows"
+                if verbs is not _ROWS:
+                    wanted = f"a{'n' * (verbs[0][0] in 'ei')} {' or '.join(verbs)} step above"
                 remedy = did_you_mean(name, above) if above else "There is none above."
-                yield Mistake(("steps", number, step.verb, *path), wanted, repr(name), remedy)
+                place = ("steps", number, step.verb, *path)
+                yield Mistake(place, wanted, repr(name), remedy)
 
 
-def _named(content: _WRITING | Evaluate) -> Iterator[tuple[Path, str]]:
-    """The step that a step names, and where."""
-    if isinstance(content, Evaluate):
-        if content.step is not None:
-            yield ("step",), content.step
-        return
-    roles = ("graph", "labels") if isinstance(content, Label) else READ
-    for role in roles:
-        rows = getattr(content, role, None)
-        if rows is not None and rows.step is not None:
-            yield (role, "step"), rows.step
+def _named(content: Writing | Evaluate) -> Iterator[tuple[Path, str, tuple[str, ...]]]:
+    """The steps that a step names: where, and the verbs that they may have."""
+    if not isinstance(content, Evaluate):
+        yield from (((role, "step"), name, _MAKERS.get(role, _ROWS)) for role, name in steps_of(content))
+    elif content.step is not None:
+        yield ("step",), content.step, _SCORED
 
 
 def _folders(file: File) -> Iterator[Mistake]:

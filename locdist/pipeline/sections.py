@@ -9,9 +9,11 @@ from pydantic import ConfigDict, Field, model_validator
 
 from locdist.errors import UsageError
 from locdist.pipeline.asking import Backfit, Evaluate, Forecast, Neighbors, Predict, Transform
-from locdist.pipeline.graphs import Embed, Graph, Label
-from locdist.pipeline.moving import Cluster, Move
+from locdist.pipeline.graphs import Embed, Graph, Label, Place
+from locdist.pipeline.learning import Build, Rules, Select, Tune
+from locdist.pipeline.moving import Assign, Cluster, Move
 from locdist.pipeline.networks import Apply, Couple
+from locdist.pipeline.pictures import Restore
 from locdist.pipeline.running import Run
 from locdist.pipeline.section import Section
 from locdist.pipeline.supports import Index, Rows, Support
@@ -21,15 +23,22 @@ VERBS = (
     "neighbors",
     "transform",
     "cluster",
+    "assign",
     "move",
     "graph",
     "label",
     "embed",
+    "place",
     "backfit",
     "forecast",
+    "restore",
     "evaluate",
     "couple",
     "apply",
+    "rules",
+    "tune",
+    "select",
+    "index",
 )
 
 
@@ -41,7 +50,12 @@ def _one_verb(schema: dict[str, Any]) -> None:
         verb.update(verb.pop("anyOf")[0])
 
 
-Own = Transform | Cluster | Move | Graph | Embed | Backfit | Couple  # steps with a support of their own
+Own = Transform | Cluster | Move | Graph | Embed | Backfit | Couple | Build | Rules | Tune
+"""Steps with a support of their own."""
+Asked = Predict | Neighbors | Assign | Place | Apply
+"""Steps that answer queries."""
+Writing = Own | Asked | Label | Forecast | Restore | Select
+"""Steps that write a folder."""
 
 
 class Step(Section):
@@ -57,6 +71,8 @@ class Step(Section):
     """A local model at every row of the support."""
     cluster: Cluster | None = None
     """Rows that climb to the same mode."""
+    assign: Assign | None = None
+    """New rows among those that climb."""
     move: Move | None = None
     """Rows that move together, layer after layer."""
     graph: Graph | None = None
@@ -65,14 +81,26 @@ class Step(Section):
     """Labels that spread from neighbor to neighbor."""
     embed: Embed | None = None
     """Coordinates in which neighbors stay neighbors."""
+    place: Place | None = None
+    """The coordinates of new rows."""
     backfit: Backfit | None = None
     """A bandwidth for each term of a model."""
     forecast: Forecast | None = None
     """What follows series."""
+    restore: Restore | None = None
+    """What is made of images."""
     couple: Couple | None = None
     """A model at each node of a graph."""
     apply: Apply | None = None
     """What these say of new rows."""
+    rules: Rules | None = None
+    """Fuzzy rules, learned."""
+    tune: Tune | None = None
+    """A metric and a method, learned."""
+    select: Select | None = None
+    """A method, chosen."""
+    index: Build | None = None
+    """An index of what a step before has made."""
     evaluate: Evaluate | None = None
     """Metrics of an earlier prediction."""
 
@@ -90,9 +118,9 @@ class Step(Section):
         return next(verb for verb in VERBS if getattr(self, verb) is not None)
 
     @property
-    def content(self) -> Predict | Neighbors | Own | Label | Forecast | Apply | Evaluate:
+    def content(self) -> Writing | Evaluate:
         """How it is done."""
-        content: Predict | Neighbors | Own | Label | Forecast | Apply | Evaluate = getattr(self, self.verb)
+        content: Writing | Evaluate = getattr(self, self.verb)
         return content
 
 

@@ -57,6 +57,29 @@ class Rows(Section):
         return self
 
 
+class OfStep(Section):
+    """What an earlier step found."""
+
+    step: str
+    """The name of that step."""
+
+
+class Opened(Section):
+    """An index: its folder, or the step that builds it."""
+
+    model_config = _PATH_OR_STEP
+
+    path: Place | None = None
+    """Its folder."""
+    step: str | None = None
+    """Instead: the name of the `index` step."""
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        _path_or_step(self.path, self.step)
+        return self
+
+
 class Support(Section):
     """The rows that may be neighbors, and what their columns are for."""
 
@@ -114,13 +137,9 @@ class Support(Section):
         )  # fmt: skip
 
 
-class Index(Section):
-    """The index of the support. Where the file has a support it is built, unless it is there; otherwise it is
-    opened.
-    """
+class Building(Section):
+    """How an index is built."""
 
-    path: Place
-    """The folder of the index, apart from the data. Relative to the working directory."""
     recall: Share = 0.99
     """Share of the true k nearest neighbors that searches are tuned to find."""
     codes: Codes = None
@@ -131,7 +150,19 @@ class Index(Section):
     """Of the sample and of the k-means."""
 
 
+class Index(Building):
+    """The index of the support. Where the file has a support it is built, unless it is there; otherwise it is
+    opened.
+    """
+
+    path: Place
+    """The folder of the index, apart from the data. Relative to the working directory."""
+
+
+BUILDING = tuple(Building.model_fields)  # what decides what an index is
+
+
 def _path_or_step(path: object, step: object) -> None:
     if (path is None) == (step is None):
         given = "both" if path is not None else "neither"
-        raise UsageError("path or step", given, "Say where the rows are: path: data/new/")
+        raise UsageError("path or step", given, "Say where it is: path: data/new/")

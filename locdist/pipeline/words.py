@@ -3,16 +3,19 @@
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Discriminator, Field, Tag
 
+from locdist.jobs.restoring.chosen import restore_method
 from locdist.methods.coupled import coupled_method
 from locdist.methods.embedded import embed_method
+from locdist.methods.estimators import check_file
 from locdist.methods.labels import label_method
 from locdist.methods.layered import layered_method
 from locdist.methods.multiscale import backfit_method
 from locdist.methods.series import series_method
+from locdist.pipeline.choices import TAG, Choice
 from locdist.pipeline.section import Place, Texts
-from locdist.pipeline.supports import Share
+from locdist.pipeline.supports import OfStep, Share
 
 Name = Annotated[
     str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]*$", description="What later steps and --set call this step.")
@@ -37,8 +40,24 @@ def _read_by(method_of: Callable[[Any], object]) -> AfterValidator:
     return AfterValidator(checked)
 
 
-Coupling = Annotated[str | dict[str, Any], _read_by(coupled_method)]
+Chosen = Annotated[
+    Annotated[Choice, Tag(f"{TAG}method")] | Annotated[OfStep, Tag(f"{TAG}step")],
+    Discriminator(lambda given: f"{TAG}{'step' if _is_of_step(given) else 'method'}"),
+]
+
+
+def _is_of_step(given: Any) -> bool:
+    return isinstance(given, OfStep) or (isinstance(given, dict) and "step" in given and "name" not in given)
+
+
+def _of_nodes(given: Any) -> None:
+    check_file(given)
+    coupled_method(given)
+
+
+Coupling = Annotated[str | dict[str, Any], _read_by(_of_nodes)]
 Backfitting = Annotated[str | dict[str, Any], _read_by(backfit_method)]
+OfImages = Annotated[str | dict[str, Any], _read_by(restore_method)]
 OfSeries = Annotated[str | dict[str, Any], _read_by(series_method)]
 Layered = Annotated[str | dict[str, Any], _read_by(layered_method)]
 Labeling = Annotated[str | dict[str, Any], _read_by(label_method)]

@@ -19,7 +19,10 @@ _INDEX = re.compile(
     r"manifest\.json|lists\.arrow|shards/(part|shard)-\d{5,}\.arrow"
     r"|build/(trained\.arrow|[a-z]+/part-\d{5,}\.(arrow|json))"
 )
-_ANSWERS = re.compile(r"part-\d{5,}\.parquet|passing/[a-z0-9-]+/[a-z-]+\d{5,}\.arrow")
+_ANSWERS = re.compile(
+    r"part-\d{5,}\.parquet|method\.json|_models/(shared|[a-z]+-\d{5,})\.arrow"
+    r"|passing/[a-z0-9-]+/([a-z-]+\d{5,}|fit)\.(arrow|json)"
+)
 _COMMITTED = re.compile(rf"(?:.*/)?{COMMITS}/([^/]+?)(?:\.jsonl|/[^/.][^/]*\.json)")
 _INDEPENDENT = "profile"  # the stage whose records cost little and decide nothing
 

@@ -253,7 +253,7 @@ def _added(old: tuple[Pinned, ...], new: tuple[Pinned, ...]) -> tuple[str, ...]:
             raise DataError(
                 f"{file.path!r} with {path} {before}",
                 f"{path} {after}",
-                f"It changed after the job began. {REMEDY}",
+                f"It changed after the job began: repair or replace it, if that was not meant. {REMEDY}",
             )
     return tuple(now)
 

@@ -1,10 +1,11 @@
 """Exact neighbors, in memory and over shards.
 
-FAISS proposes: its float32 matrix products find a few more than k candidates per block of rows. The rows
-decide: candidates are ranked by sums of squared differences in the rows' own precision, ties to the smaller
-id. And a certificate checks that nothing was missed: a row that was not proposed lies at least as far as the
-last proposal, less the rounding error of the product. Queries without certificate (ties, many equal rows) are
-asked again with more candidates, in the end with all rows. So the answer is exact whatever the data.
+FAISS proposes: its float32 matrix products find a few more than k candidates per block of rows, or where rows
+lie near a surface the nearest of their cells do. The rows decide: candidates are ranked by sums of squared
+differences in the rows' own precision, ties to the smaller id. And a certificate checks that nothing was
+missed: a row that was not proposed lies at least as far as the last proposal, less the rounding error of the
+product. Queries without certificate (ties, many equal rows) are asked again with more candidates, in the end
+with all rows. So the answer is exact whatever the data.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from locdist.local.moments import Batch
 from locdist.local.neglected import Sample
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.local.sphere import arcs, points
+from locdist.search import cells
 from locdist.search.pairs import distances
 from locdist.search.reach import Known, reached
 from locdist.search.rows import Rows
@@ -85,13 +87,15 @@ def _block_neighbors(
     # of FAISS's product, of the sums that rank candidates, and of those of rows that were not proposed
     slack = 3 * (keys.shape[1] + 8) * 2.0**-24 * (_norms(small_queries) + _norms(small_keys).max()).square()
     asked, width = torch.arange(len(queries)), kept + max(8, kept // 4)
+    begun = cells.propose(small_queries, small_keys, kept, width) if metric in ("l2", "cosine") else None
     while len(asked):
         everything = width >= _MOST * len(keys)
-        ids, horizon = (
+        ids, horizon = begun or (
             (torch.arange(len(keys)).expand(len(asked), -1), torch.full((len(asked),), torch.inf))
             if everything
             else _propose(small_queries[asked], small_keys, width, metric)
         )
+        begun = None
         near, ids = _rank(queries[asked], keys, ids, kept, metric)
         bound = horizon - slack[asked]
         certain = near[:, -1] < (arcs(bound.clamp(min=0)) if metric == "haversine" else bound)

@@ -1,6 +1,7 @@
 """Kills at random moments, and whether anybody can tell afterwards:
 
 python -m tests.chaos [--kills N] [--seed S] [--executors local,ray,dask]
+python -m tests.chaos --pipelines [--kills N] [--seed S]     each file of pipelines/, with up to N kills
 
 Exits with 1 when a single byte differs.
 """
@@ -15,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.chaos.arena import Arena, Calm, prepare
+from tests.chaos.pipelines import FILES, Killed, field, played
 from tests.chaos.rounds import Outcome, planned, table
 from tests.system.clusters import CLUSTERS
 
@@ -46,12 +48,27 @@ def rounds(executor: str, kills: int, seed: int, place: Path, reference: list[Ca
             yield opened.play(round, calm, random.Random(f"{seed} {round}"))
 
 
+def pipelines(kills: int, seed: int) -> int:
+    """Play every ready file."""
+    fared, start = list[Killed](), time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="locdist-chaos-") as folder, field(Path(folder)) as here:
+        for file in FILES:
+            fared.append(played(here, file, kills, seed))
+            print(fared[-1], flush=True)
+    total = sum(len(each.moments) for each in fared)
+    print(f"{total} kills in {len(fared)} files, {time.monotonic() - start:,.0f} s in all")
+    return int(any(each.differences for each in fared))
+
+
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kills", type=int, default=60)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--executors", default="local,ray,dask")
+    parser.add_argument("--pipelines", action="store_true")
     given = parser.parse_args(arguments)
+    if given.pipelines:
+        return pipelines(given.kills, given.seed)
     names, start, outcomes = given.executors.split(","), time.monotonic(), list[Outcome]()
     print(f"{given.kills} kills, seed {given.seed}, executors {given.executors}", flush=True)
     with tempfile.TemporaryDirectory(prefix="locdist-chaos-") as folder:

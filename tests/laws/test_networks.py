@@ -250,25 +250,24 @@ def test_answers_do_not_depend_on_the_order_of_the_queries():
         np.testing.assert_array_equal(answers[mine, 0], found.fitted[node].predict(FEATURES[order][mine]))
 
 
-def test_devices_that_creep_do_not_rest():
-    """Where groups pull hard each round is a small step: slopes tell how far it is."""
-    groups, mu = np.zeros((1, NODES), int), 1e6
-    one = ld.dem_learn(mu, intercept=False, tolerance=1e-4, rounds=20)(groups, OWNERS, FEATURES, TARGETS)
-    assert set(one.status.tolist()) == {int(Status.NOT_CONVERGED)}
-    for found, method in (
-        (one, 1e6),
-        (ld.dem_learn(30.0, intercept=False)(groups, OWNERS, FEATURES, TARGETS), 30.0),
-    ):
+def test_devices_rest_where_no_slope_is_left_however_hard_groups_pull():
+    groups = np.zeros((1, NODES), int)
+    for mu in (30.0, 1e6):
+        found = ld.dem_learn(mu, intercept=False)(groups, OWNERS, FEATURES, TARGETS)
         at = found.values.numpy()
-        left, pulls = method / NODES * (at - at.mean(0)), np.zeros_like(at)
+        left, pulls = mu / NODES * (at - at.mean(0)), np.zeros_like(at)
         for node in range(NODES):
             own = node == OWNERS
             left[node] += FEATURES[own].T @ (FEATURES[own] @ at[node] - TARGETS[own])
             pulls[node] = FEATURES[own].T @ TARGETS[own]
-        assert found.residual == pytest.approx(
-            np.linalg.norm(left) / np.linalg.norm(pulls), rel=1e-3, abs=1e-12
-        )
-    assert not found.status.any()
+        assert np.linalg.norm(left) < 1e-9 * np.linalg.norm(pulls)
+        assert not found.status.any()
+        assert found.rows.tolist() == [EACH] * NODES
+    np.testing.assert_allclose(at, np.tile(POOLED, (NODES, 1)), atol=1e-4)
+    hasty = ld.dem_learn(30.0, tolerance=1e-12, rounds=1)(groups, OWNERS, FEATURES, TARGETS)
+    assert set(hasty.status.tolist()) == {int(Status.NOT_CONVERGED)}
+    with pytest.raises(UsageError, match="levels"):
+        ld.dem_learn()(GRAPH, OWNERS, FEATURES, TARGETS)
 
 
 def test_a_round_too_few_is_told():

@@ -29,6 +29,7 @@ from statsmodels.nonparametric.kernel_regression import KernelReg
 from statsmodels.stats.weightstats import DescrStatsW
 
 import locdist as ld
+from locdist.jobs.restoring.chosen import RESTORE_METHODS
 from locdist.local.answers import WANTS
 from locdist.methods.coupled import COUPLED_METHODS
 from locdist.methods.embedded import EMBED_METHODS
@@ -90,7 +91,8 @@ VERBS: dict[str, Container[str]] = {
     "embed": EMBED_METHODS,
     "backfit": ("mgwr",),
     "forecast": ("local-ar",),
-    "couple": (*COUPLED_METHODS, "fed-relax"),
+    "restore": RESTORE_METHODS,
+    "couple": COUPLED_METHODS,
 }
 
 

@@ -1,5 +1,6 @@
 """Embeddings, against scikit-learn's and dense eigenvectors."""
 
+from collections.abc import Iterator
 from unittest import mock
 
 import numpy as np
@@ -16,14 +17,23 @@ from locdist.local.answers import Status
 from locdist.methods.embedded import embed_method
 
 ROLL = make_swiss_roll(700, random_state=0)[0]
-SOLVERS = {"dense": (10_000, 10_000), "factored": (10, 10_000), "iterated": (10, 10)}
+SOLVERS = ("dense", "factored", "exchanged", "shifted", "iterated")
 
 
 @pytest.fixture(params=SOLVERS)
 def solver(request: pytest.FixtureRequest) -> str:
-    dense, factored = SOLVERS[request.param]
-    with mock.patch.object(eigen, "DENSE", dense), mock.patch.object(eigen, "FACTORED", factored):
-        yield request.param
+    """Each way to the eigenvectors, as if those before it were of no use."""
+    named, whole = request.param, eigen._inverses
+
+    def later(matrix: eigen.Squared, top: float) -> Iterator[tuple[eigen.Step, float]]:
+        skipped = {"factored": 0, "exchanged": 1, "shifted": 2, "iterated": 3}[named]
+        yield from list(whole(matrix, top))[skipped if matrix.left is not None else skipped // 3 :]
+
+    with (
+        mock.patch.object(eigen, "DENSE", 10_000 if named == "dense" else 10),
+        mock.patch.object(eigen, "_inverses", whole if named == "dense" else later),
+    ):
+        yield named
 
 
 @pytest.mark.parametrize("components", [1, 2, 3])
@@ -100,3 +110,34 @@ def test_a_method_is_made_again_from_its_spec():
     ):
         with pytest.raises(UsageError, match=wrong):
             embed_method(given)
+
+
+def test_factors_that_fill_up_are_not_made():
+    """THEORY B6: what decides is how far near rows are apart when near rows are numbered together."""
+    index = ld.Exact(np.random.default_rng(0).normal(size=(700, 16)))
+    thick, thin = (
+        ld.graph(index, method=ld.barycenter(10)),
+        ld.graph(ld.Exact(ROLL), method=ld.barycenter(10)),
+    )
+    with mock.patch.object(eigen, "factor_bytes", lambda rows: 13 * 150 * rows):
+        assert [eigen._fits(eigen._matrix(graph)) for graph in (thick, thin)] == [False, True]
+    assert eigen.factor_bytes(500_000) == 8_000_000_000
+
+
+def test_two_groups_without_a_way_back_are_told_apart():
+    """I - W has two null vectors where two groups lead nowhere but to themselves: no inverse of it exists."""
+    ring = np.arange(400)
+    heads = np.concatenate([ring, ring, [400]] * 2)
+    heads[801:] += 401
+    tails = np.concatenate(
+        [(ring + 1) % 400, (ring + 7) % 400, [0], 401 + (ring + 1) % 400, 401 + (ring + 7) % 400, [401]]
+    )
+    heads, tails = np.append(heads, [400, 801]), np.append(tails, [401, 0])
+    graph = ld.Graph.of_pairs(heads, tails, nodes=802).normalized("rows")
+    found = eigen.lle_axes(graph, 1)
+    assert found.settled
+    assert found.values[0] == pytest.approx(0, abs=1e-13)
+    side = found.vectors[:, 0]
+    assert side[:400].std() < 1e-6
+    assert side[401:801].std() < 1e-6
+    assert abs(float(side[0] - side[401])) > 0.01

@@ -67,6 +67,14 @@ def test_colors_are_compared_as_points_by_the_bilateral_filter():
 
 
 @pytest.mark.parametrize("image", [GRAY, COLOR])
+def test_a_local_mean_with_patches_for_keys_is_non_local_means(image):
+    keys, h = ld.patches(image, 3), 0.4
+    pixels = image.reshape(len(keys), -1)
+    found = ld.local_mean(None, "gaussian", h / np.sqrt(2))(ld.Exact(keys, pixels), keys).values.numpy()
+    np.testing.assert_allclose(found.reshape(image.shape), ld.nonlocal_means(image, h, 3, 18), atol=1e-9)
+
+
+@pytest.mark.parametrize("image", [GRAY, COLOR])
 def test_a_constant_over_alike_pixels_is_non_local_means(image):
     whole = ld.nonlocal_model(image, ld.local_mean(9, "gaussian", 1.0), 0.4, 3, 4, similar=81, reach=0)
     np.testing.assert_allclose(whole, ld.nonlocal_means(image, 0.4, 3, 4), atol=1e-12)
@@ -166,6 +174,19 @@ def test_real_images_are_denoised_as_others_do():
     assert bayes >= means + 0.5
 
 
+def test_an_even_image_stays_as_it_is():
+    even = np.full((12, 15), 0.25)  # of which all patches are equal: each pixel is in one that is asked
+    np.testing.assert_allclose(ld.nonlocal_bayes(even, 0.1), even, atol=1e-7)
+
+
+def test_small_variances_of_few_rows_are_noise():
+    rows = torch.tensor(RNG.normal(size=(1, 60, 25)))
+    even = torch.full((1, 1), 1 / 60, dtype=torch.float64)
+    found = [shrunk(rows, even, rows, 1.0, False, floor).square().mean() for floor in (1.0, 2.0, 3.0)]
+    assert found[0] > found[1] > found[2]
+    assert found[2] < 0.05  # the mean of the rows alone: 1 / 60
+
+
 def test_color_is_denoised_and_bad_values_are_not_taken():
     clean = np.stack([np.tile(np.linspace(0, 1, 40), (40, 1))] * 3, 2) * [1.0, 0.5, 0.2]
     noisy = clean + 0.1 * RNG.normal(size=clean.shape)
@@ -195,6 +216,10 @@ def test_rows_of_a_table_come_back_to_their_plane():
         lambda: ld.nonlocal_bayes(GRAY, 0.0),
         lambda: ld.nonlocal_bayes(GRAY, 0.1, patch=40),
         lambda: ld.nonlocal_bayes(GRAY, 0.1, stride=0),
+        lambda: ld.nonlocal_bayes(GRAY, 0.1, patch=3, stride=4),
+        lambda: ld.nonlocal_bayes(GRAY, 0.1, similar=(60,)),
+        lambda: ld.patches(GRAY, 4),
+        lambda: ld.patches(GRAY, 35),
         lambda: ld.nonlocal_model(GRAY, ld.local_vote(5)),
         lambda: ld.nonlocal_model(GRAY, ld.local_mean(5)),
         lambda: ld.nonlocal_model(GRAY, ld.local_mean(5, "gaussian", 1.0), similar=0),

@@ -121,6 +121,7 @@ def test_a_start_may_be_given():
         lambda: ld.lazy_map(ld.mean_shift(1.0, k=5), X),
         lambda: ld.lazy_map(ld.local_mean(5), X, np.zeros((7, 1))),
         lambda: ld.lazy_map(ld.local_mean(5), X, steps=0),
+        lambda: ld.lazy_map(ld.barycenter(8), X, keep=True),
         lambda: ld.lazy_map(ld.local_mean(5, "uniform", 1e-9), X),
         lambda: ld.lazy_autoencoder(X, 4),
         lambda: ld.lazy_autoencoder(X[:2]),

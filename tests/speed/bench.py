@@ -22,6 +22,7 @@ from typing import Any
 import locdist
 from locdist.execute.machine import cpus, memory
 from tests.speed.inputs import Sizes, write
+from tests.speed.moving import LACKING
 from tests.speed.rows import ROWS, Bench, Row, measured
 
 CORES = 2  # the table is stated for two
@@ -35,8 +36,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _take_cores(CORES)
     said = conditions()
     print("\n".join(f"{name}: {value}" for name, value in said.items()), flush=True)
+    names = given.only or list(ROWS)
+    for name in LACKING.keys() & names:
+        print(f"{name}: not measured, {LACKING[name]}", flush=True)
     with tempfile.TemporaryDirectory(prefix="locdist-bench-") as folder:
-        bench, rows = run(Sizes(), Path(folder), given.only or list(ROWS))
+        bench, rows = run(Sizes(), Path(folder), [name for name in names if name not in LACKING])
     print(table(rows))
     if given.json:
         given.json.write_text(json.dumps(figures(said, bench, rows), indent=1) + "\n")

@@ -102,11 +102,15 @@ def alike_patches(sizes: Sizes, workers: int) -> Compared:
     return Compared(work, time, "bm3d", peer, 1, ours >= theirs - 0.5)
 
 
-MOVING: dict[str, Callable[[Sizes, int], Compared]] = {"mean shift": clusters}
-if SET12.exists():
-    MOVING["non-local means"] = alike_means
-if SET12.exists() and importlib.util.find_spec("bm3d"):
-    MOVING["non-local bayes"] = alike_patches
+MOVING: dict[str, Callable[[Sizes, int], Compared]] = {
+    "mean shift": clusters,
+    "non-local means": alike_means,
+    "non-local bayes": alike_patches,
+}
+LACKING = {} if SET12.exists() else dict.fromkeys(("non-local means", "non-local bayes"), f"no {SET12}")
+"""Rows that cannot be measured here, and why."""
+if SET12.exists() and not importlib.util.find_spec("bm3d"):
+    LACKING["non-local bayes"] = "bm3d is not installed (pip install bm3d; its license is for research only)"
 
 
 def main() -> None:

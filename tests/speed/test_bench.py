@@ -10,6 +10,7 @@ from tests.speed.bench import conditions, figures, run, table
 from tests.speed.inputs import Sizes, read
 from tests.speed.kriging import World
 from tests.speed.logistic import World as Classes
+from tests.speed.moving import LACKING
 from tests.speed.peers import agreement, tricube
 from tests.speed.rows import ROWS
 
@@ -21,7 +22,7 @@ TINY = Sizes(
 
 pytestmark = pytest.mark.slow
 
-NAMES = [name for name in ROWS if not name.startswith("zillow")]  # whose size is what it is
+NAMES = [name for name in ROWS if not (name.startswith("zillow") or name in LACKING)]  # of one size
 
 
 @pytest.fixture(scope="module")

@@ -68,6 +68,19 @@ def sites_and_loads(place: Path, rows: int = 64, meters: int = 7, hours: int = 6
     return place
 
 
+def scans(place: Path) -> Path:
+    """14 images of several sizes in two files; the fourth is null, and three more are none."""
+    rng = np.random.default_rng(0)
+    images: list[object] = [rng.random((12 + row % 3, 10 + row % 4)).tolist() for row in range(14)]
+    images[3], images[9], images[11] = None, [[0.5, 0.5]], [[0.5] * 9] * 9 + [[0.5] * 8]
+    images[7][2][2] = np.nan  # type: ignore[index]
+    (place / "scans").mkdir()
+    for part, rows in enumerate((slice(0, 6), slice(6, 14))):
+        table = pa.table({"id": range(rows.start, rows.stop), "image": images[rows]})
+        pq.write_table(table, place / "scans" / f"{part}.parquet")
+    return place
+
+
 def parts(folder: Path) -> dict[str, bytes]:
     """Name and bytes of every data file of an output folder."""
     return {file.name: file.read_bytes() for file in sorted(folder.glob("part-*.parquet"))}

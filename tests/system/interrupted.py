@@ -25,6 +25,7 @@ from locdist.execute.contract import Executor
 TASK_ROWS = 50
 ROLES = {"key": "embedding", "features": ["f1", "f2"], "target": "y", "id": "id"}
 METHOD = ld.local_linear(12)
+OF_IMAGES = {"name": "nonlocal-means", "h": 0.2, "patch": 5, "distance": 3}
 
 
 @contextmanager
@@ -73,6 +74,12 @@ def couple(place: Path, out: Path) -> object:
     return ld.couple(method, support, place / "edges.parquet", out, ends=ends, executor=ld.Local(2))
 
 
+def fold(place: Path, out: Path) -> object:
+    support = ld.dataset(place / "rows", key=["a", "b"], target="kind", weight="w", scaling="none")
+    method = {"name": "logifold", "estimator": "sklearn.naive_bayes.GaussianNB", "var_smoothing": 1e-6}
+    return ld.couple(method, support, None, out, executor=ld.Local(2))
+
+
 def backfit(place: Path, out: Path, executor: Executor | None = None) -> object:
     roles = {"key": ["east", "north"], "features": ["rooms"], "target": "price", "id": "id"}
     support, run = ld.dataset(place / "sites", scaling={"key": "none"}, **roles), executor or ld.Local(2)
@@ -93,6 +100,17 @@ def both(place: Path, out: Path, executor: Executor) -> None:
         forecast(place, out / "next", executor)
 
 
+def restore(place: Path, out: Path, executor: Executor | None = None) -> object:
+    run = executor or ld.Local(2)
+    with mock.patch("locdist.jobs.restoring.tasks.SPAN_NUMBERS", 150):
+        return ld.restore(OF_IMAGES, place / "scans", out, keep="id", executor=run)
+
+
+def embed(place: Path, out: Path) -> object:
+    support = ld.dataset(place, key=["x", "y", "z"], id="name", scaling="none")
+    return ld.embed(ld.lazy_coordinates(k=10, steps=200), support, out, executor=ld.Local(2))
+
+
 VERBS: dict[str, Callable[[Path, Path], object]] = {
     "build": build,
     "predict": predict,
@@ -100,8 +118,11 @@ VERBS: dict[str, Callable[[Path, Path], object]] = {
     "move": move,
     "label": label,
     "couple": couple,
+    "fold": fold,
     "backfit": backfit,
     "forecast": forecast,
+    "restore": restore,
+    "embed": embed,
     "label-apart": lambda place, out: label(place, out, partitioned=True),
 }
 

@@ -323,21 +323,23 @@ def error(words: tuple[object, ...], code: int) -> str:
     return done.stderr
 
 
-def test_an_unknown_column_of_the_support(world, tmp_path):
-    told = error(("index", world.support, "--key", "eats", "--target", "price", "--out", tmp_path / "i"), 2)
-    assert "'eats'" in told
-    assert "Did you mean 'east'?" in told
+def test_all_unknown_columns_of_the_support_are_told_at_once(world, tmp_path):
+    told = error(
+        ("index", world.support, "--key", "eats,north", "--target", "prise", "--out", tmp_path / "i"), 2
+    )
+    assert "'eats', 'prise'" in told
+    assert "Did you mean 'east'? Did you mean 'price'?" in told
     assert not (tmp_path / "i").exists()
 
 
-def test_a_column_that_the_queries_lack(world, tmp_path):
+def test_columns_that_the_queries_lack(world, tmp_path):
     pq.write_table(
-        table(5, 5).rename_columns(["town", "East", "north", "rooms", "price", "dear", "level"]),
+        table(5, 5).rename_columns(["town", "East", "nroth", "rooms", "price", "dear", "level"]),
         tmp_path / "q.parquet",
     )
     told = error(("predict", world.index, tmp_path / "q.parquet", "--out", tmp_path / "out"), 3)
-    assert "'east' of the key" in told
-    assert "Did you mean 'East'?" in told
+    assert "'east', 'north' of the key" in told
+    assert "Did you mean 'East'? Did you mean 'nroth'?" in told
     assert not (tmp_path / "out").exists()
 
 

@@ -1,6 +1,7 @@
 """`embed` and `place`, files to files: the coordinates of memory, on every executor."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -15,12 +16,22 @@ import locdist as ld
 from locdist.cli.app import app
 from locdist.data.dataset import Dataset
 from locdist.errors import UsageError
+from locdist.jobs.spreading.whole import CHECKPOINT
 from locdist.jobs.status import status
+from locdist.local.lazy import Rested, Settling
 from tests.system.generated import parts, read
+from tests.system.interrupted import embed
+from tests.system.test_label import kill_at
 
 ROWS, AXES = 300, "xyz"
 ROLL = make_swiss_roll(ROWS, random_state=0)[0]
-METHODS = {"lle": ld.lle(8), "spectral": ld.spectral(8, 3)}
+WALK = ld.local_mean(10, "gaussian", 4.0)
+METHODS = {
+    "lle": ld.lle(8),
+    "spectral": ld.spectral(8, 3),
+    "lazy-map": ld.lazy_coordinates(WALK, steps=200),
+    "lazy-autoencoder": ld.lazy_codes(2, 8, steps=5),
+}
 
 
 @pytest.fixture(scope="module")
@@ -59,11 +70,23 @@ def test_files_say_what_memory_says(support: Dataset, name: str, tmp_path: Path)
     np.testing.assert_allclose(coordinates(read(tmp_path / "new")), expected.transform(new).values, atol=1e-9)
 
 
-def test_every_executor_gives_the_same_bytes(support: Dataset, tmp_path: Path):
+@pytest.mark.parametrize("name", ["lle", "lazy-map"])
+def test_every_executor_gives_the_same_bytes(support: Dataset, name: str, tmp_path: Path):
     for number, executor in enumerate([ld.Local(1), ld.Local(2), ld.Local(2, processes=True)]):
-        made("lle", support, tmp_path / str(number), executor=executor)
+        made(name, support, tmp_path / str(number), executor=executor)
     assert len(parts(tmp_path / "0")) >= 5
     assert parts(tmp_path / "0") == parts(tmp_path / "1") == parts(tmp_path / "2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["lazy-map", "lazy-autoencoder"])
+def test_clusters_give_the_same_bytes(support: Dataset, name: str, tmp_path: Path):
+    new = {axis: ROLL[:50, at] + 0.1 for at, axis in enumerate(AXES)}
+    for place, executor in {"one": ld.Local(1), "ray": ld.Ray(workers=2), "dask": ld.Dask(workers=2)}.items():
+        made(name, support, tmp_path / place, executor=executor)
+        ld.place(tmp_path / place, new, tmp_path / f"{place}-placed", executor=executor)
+        assert parts(tmp_path / place) == parts(tmp_path / "one")
+        assert parts(tmp_path / f"{place}-placed") == parts(tmp_path / "one-placed")
 
 
 def test_a_part_that_was_lost_is_made_again(support: Dataset, tmp_path: Path):
@@ -98,3 +121,66 @@ def test_the_command_line_says_all(support: Dataset, tmp_path: Path):
     np.testing.assert_allclose(
         coordinates(read(tmp_path / "placed")), coordinates(read(tmp_path / "out")), atol=1e-14
     )
+
+
+def test_a_lazy_map_in_files_is_that_of_memory(support: Dataset, tmp_path: Path):
+    report = made("lazy-map", support, tmp_path / "out")
+    expected = ld.lazy_map(WALK, ROLL, keep=True, steps=200)
+    np.testing.assert_allclose(coordinates(read(tmp_path / "out")), expected.values, atol=1e-10)
+    np.testing.assert_allclose(report.eigenvalues, expected.shares, atol=1e-10)
+    assert report.settled == expected.rests
+    new = make_swiss_roll(40, random_state=1)[0]
+    placed = ld.place(tmp_path / "out", {axis: new[:, at] for at, axis in enumerate(AXES)})
+    index = ld.Exact(ROLL, expected.values)
+    told = WALK(index, new).values / expected.shares  # Nystroem: a step leaves that much
+    np.testing.assert_allclose(coordinates(placed), told, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind, name", [("unsealed", "checkpoint.arrow"), ("created", "axes/axes.json")])
+def test_a_killed_lazy_map_is_continued_to_the_same_bytes(
+    support: Dataset, kind: str, name: str, tmp_path: Path
+):
+    rows, real, begun = Path(support.source.store.uri), Settling.states, []
+    kill_at("embed", rows, tmp_path / "out", kind, name)
+
+    def watched(loop: Settling, state: Rested) -> Iterator[Rested]:
+        begun.append(state.steps)
+        return real(loop, state)
+
+    with mock.patch.object(Settling, "states", watched):
+        embed(rows, tmp_path / "out")
+    assert begun == [200 if name == "axes/axes.json" else 0]
+    embed(rows, tmp_path / "calm")
+    assert parts(tmp_path / "out") == parts(tmp_path / "calm")
+    assert not (tmp_path / "out" / CHECKPOINT).exists()
+
+
+def test_codes_in_files_tell_rows_and_fill_gaps(support: Dataset, tmp_path: Path):
+    made("lazy-autoencoder", support, tmp_path / "out")
+    coder = ld.lazy_autoencoder(ROLL, 2, k=8, steps=5)
+    np.testing.assert_allclose(coordinates(read(tmp_path / "out")), coder.codes, atol=1e-10)
+    new = make_swiss_roll(40, random_state=1)[0]
+    new[3, 0] = new[7, 2] = np.nan
+    new[9] = np.nan
+    queries = pa.table({axis: pa.array(new[:, at], from_pandas=True) for at, axis in enumerate(AXES)})
+    with mock.patch("locdist.jobs.asking.questions.BLOCK_ROWS", 7):
+        report = ld.place(tmp_path / "out", queries, tmp_path / "placed", keep=["x"])
+    placed = read(tmp_path / "placed")
+    good = np.arange(40) != 9
+    filled = coder.impute(new[good])
+    np.testing.assert_allclose(coordinates(placed)[good], coder.encode(filled), atol=1e-10)
+    told = np.column_stack([placed[f"reconstructed_{axis}"] for axis in AXES])
+    np.testing.assert_allclose(told[good], coder.reconstruct(filled), atol=1e-10)
+    assert np.isnan(told[9].astype(float)).all()
+    assert placed["status"].to_pylist()[9] == "bad_query"
+    assert report.bad_rows == 1
+
+
+def test_too_many_rows_for_codes_are_refused_before_any_work(support: Dataset, tmp_path: Path):
+    with (
+        mock.patch("locdist.jobs.embed.MOST_ROWS", 200),
+        pytest.raises(UsageError, match="Embed a sample, and place all rows in it"),
+    ):
+        made("lazy-autoencoder", support, tmp_path / "out")
+    with pytest.raises(UsageError, match="leaves a row out of its own answer"):
+        ld.lazy_coordinates(WALK.counting())

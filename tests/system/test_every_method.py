@@ -1,6 +1,7 @@
 """Every registered method from a data set of 17 partitions, on every executor: the same bytes."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
@@ -11,16 +12,19 @@ import pytest
 from sklearn.linear_model import Ridge
 
 import locdist as ld
+from locdist.data.dataset import Roles
 from locdist.execute.contract import Executor
 from locdist.methods.named import METHODS, method
-from tests.system.generated import parts, read, sites_and_loads
-from tests.system.interrupted import both
+from tests.system.generated import parts, read, scans, sites_and_loads
+from tests.system.interrupted import both, restore
 
 PARTITIONS, ROWS = 17, 12
 _RNG = np.random.default_rng(0)
 NAMES = [
     name for name in METHODS if method(name, {"k": 60}).layer.kernel.absolute
 ]  # on an index of distances
+CHARTS = {"name": "logifold", "estimator": "sklearn.linear_model.LogisticRegression", "charts": 3}
+CLASSES = Roles((("east", 1.0), ("north", 1.0)), target=("count",))
 OTHERS = {
     "processes": lambda: ld.Local(2, processes=True),
     "ray": lambda: ld.Ray(workers=2),
@@ -65,7 +69,9 @@ def predict(place: Path, name: str, out: Path, executor: Executor) -> None:
 
 
 def couple(place: Path, out: Path, executor: Executor) -> None:
-    """Models of the sides of a square, gathered from six partitions and coupled in several steps."""
+    """Models of the sides of a square, gathered from six partitions and coupled in several steps; of groups
+    of them; and charts.
+    """
     rows = pq.read_table(place / "support")
     sides = (rows["east"].to_numpy() > 0) * 2 + (rows["north"].to_numpy() > 0)
     support = ld.dataset(
@@ -79,6 +85,12 @@ def couple(place: Path, out: Path, executor: Executor) -> None:
             {"east": [0.0, 1.0], "north": [1.0, 0.0]},
         )
         ld.couple(refits, support, edges, out / "refits", shared=shared, executor=executor)
+        groups = {"side": [0, 1, 2, 3], "half": ["east", "west", "east", "west"]}
+        ld.couple("dem-learn", support, groups, out / "groups", executor=executor)
+        ld.couple(CHARTS, replace(support, roles=CLASSES), None, out / "charts", executor=executor)
+    with mock.patch("locdist.jobs.asking.ask.rows_per_task", return_value=5 * ROWS):
+        votes = out / "votes"
+        ld.apply(out / "charts", place / "queries", votes, method=CHARTS, keep="east", executor=executor)
 
 
 @pytest.fixture(scope="module", params=OTHERS)
@@ -98,13 +110,21 @@ def test_every_executor_gives_the_bytes_of_one_thread(
     assert read(tmp_path / "out").num_rows == PARTITIONS * ROWS
 
 
-def test_networks_of_models_have_the_bytes_of_one_thread(place: Path, other: Executor, tmp_path: Path):
-    couple(place, tmp_path / "one", ld.Local(1))
+@pytest.fixture(scope="module")
+def networks(place: Path) -> Path:
+    """What one thread makes of networks of models."""
+    couple(place, place / "networks", ld.Local(1))
+    return place / "networks"
+
+
+def test_networks_of_models_have_the_bytes_of_one_thread(
+    place: Path, networks: Path, other: Executor, tmp_path: Path
+):
     couple(place, tmp_path / "out", other)
-    for kind, count in (("planes", 1), ("refits", 8)):
+    for kind, count in (("planes", 1), ("refits", 8), ("groups", 1), ("charts", 3), ("votes", 4)):
         found = parts(tmp_path / "out" / kind)
         assert len(found) == count
-        assert found == parts(tmp_path / "one" / kind)
+        assert found == parts(networks / kind)
 
 
 def test_scales_and_series_have_the_bytes_of_one_thread(other: Executor, tmp_path: Path):
@@ -115,3 +135,11 @@ def test_scales_and_series_have_the_bytes_of_one_thread(other: Executor, tmp_pat
         found = parts(tmp_path / "out" / job)
         assert len(found) == count
         assert found == parts(tmp_path / "one" / job)
+
+
+def test_images_have_the_bytes_of_one_thread(other: Executor, tmp_path: Path):
+    scans(tmp_path)
+    for name, executor in (("one", ld.Local(1)), ("out", other)):
+        restore(tmp_path, tmp_path / name, executor)
+    assert len(parts(tmp_path / "one")) > 4
+    assert parts(tmp_path / "out") == parts(tmp_path / "one")

@@ -1,12 +1,10 @@
 """Pipeline files: what is read and what is refused, in which words; runs that are planned, stopped and
-continued; the files in `pipelines/`, as they are printed.
+continued.
 """
 
 import json
 import re
 import shlex
-import subprocess
-import sys
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,11 +25,11 @@ from locdist.methods.named import METHODS
 from locdist.pipeline import amounts
 from locdist.pipeline.document import document, scalar, written
 from locdist.pipeline.sections import schema
+from tests.chaos.pipelines import FILES
 from tests.system.generated import parts
-from tests.system.test_cli import MAIN, ROOT, cli, error, process
+from tests.system.test_cli import MAIN, cli, error, process
 from tests.system.towns import Towns, gapped, towns
 
-FILES = sorted((ROOT / "pipelines").glob("*.yaml"))
 NIGHTLY = """\
 version: 1
 name: nightly
@@ -201,7 +199,10 @@ WRONG = [
 UNFIT = [
     ("tricube", "dot-product, bandwidth: nearest", 8, "steps.0.predict.method", "a positive temperature"),
     ("evaluate: {step: predict", "evaluate: {step: predcit", 12, "steps.2.evaluate.step", "'predict'"),
-    ("evaluate: {step: predict", "evaluate: {step: neighbors", 12, "steps.2.evaluate.step", "that predicts"),
+    ("evaluate: {step: predict", "evaluate: {step: neighbors", 12, "steps.2.evaluate.step", "a predict or"),
+    ("{k: 3,", "{k: 3, index: {step: predict},", 11, "steps.1.neighbors.index.step", "an index step above"),
+    (METHOD, "{step: tuned}", 8, "steps.0.predict.method.step", "a tune or select or rules step above"),
+    ("{k: 3,", "{k: 3, index: {},", 11, "steps.1.neighbors.index", "path or step"),
     ("{k: 3,", "{k: 3, queries: {step: later},", 11, "steps.1.neighbors.queries.step", "'predict'"),
     ("{k: 3,", "{k: 3, name: predict,", 11, "steps.1.neighbors", "a name of its own"),
     ("out: near/", "out: prices", 11, "steps.1.neighbors.out", "a folder of its own"),
@@ -633,42 +634,3 @@ def test_ctrl_c_says_how_to_continue_and_the_same_command_continues(here, monkey
     assert whole.returncode == 0, whole.stderr
     assert parts(here / "whole") == parts(here / "prices")
     assert len(parts(here / "whole")) == 5
-
-
-# the shipped files
-
-
-def commands(path: Path) -> list[list[str]]:
-    """The commands that the first comment of a file prints."""
-    lines = path.read_text().partition("\n\n")[0].splitlines()
-    return [shlex.split(line[1:]) for line in lines if re.match(r"#   \w", line)]
-
-
-@pytest.fixture(scope="module")
-def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the pipelines and their data."""
-    folder = tmp_path_factory.mktemp("checkout")
-    (folder / "pipelines").symlink_to(ROOT / "pipelines")
-    made = subprocess.run(
-        [sys.executable, *commands(FILES[0])[0][1:]], cwd=folder, capture_output=True, text=True, check=False
-    )
-    assert made.returncode == 0, made.stderr
-    return folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_shipped_file_runs_as_its_first_lines_say(path, checkout, monkeypatch):
-    monkeypatch.chdir(checkout)
-    first, *rest = commands(path)
-    assert first == ["python", "pipelines/make_data.py"]
-    assert [words[:2] for words in rest[:2]] == [["locdist", "plan"], ["locdist", "run"]]
-    for words in rest:
-        if any(word.startswith("run.executor=") for word in words):  # clusters want a process of their own
-            done = process(*words[1:], "-q", cwd=checkout)
-            assert done.returncode == 0, done.stdout + done.stderr
-        else:
-            assert cli(*words[1:], "-q").exit_code == 0
-    outs = [parts(checkout / "demo-output" / name) for name in ("houses/prices", "on-ray", "on-dask")]
-    if path.name == "predict.yaml":
-        assert outs[0] == outs[1] == outs[2] != {}

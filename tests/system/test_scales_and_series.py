@@ -1,5 +1,7 @@
 """`backfit` and `forecast` as jobs: in a pipeline, killed and continued."""
 
+import json
+import shlex
 import shutil
 from pathlib import Path
 from unittest import mock
@@ -136,3 +138,27 @@ def test_a_lost_part_is_made_again_with_what_had_been_removed(place: Path, tmp_p
     both(place, tmp_path, ld.Local(1))
     for job in ("terms", "next"):
         assert parts(tmp_path / job) == parts(place / "one" / job)
+
+
+def test_a_backtest_tells_which_forecast_would_have_been_right(place: Path, tmp_path: Path):
+    words = ["backtest", str(place / "loads"), "--target", "load", "--time", "hour", "--id", "meter"]
+    words += ["--steps", "5", "--order", "2,4", "-k", "8,12", "--param", "model=local-mean", "--origins", "3"]
+    found = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    expected = ld.backtest(
+        {"name": "local-ar", "model": "local-mean"}, place / "loads", steps=5, origins=3,
+        grid={"order": [2, 4], "k": [8, 12]}, target="load", time="hour", id="meter",
+    )  # fmt: skip
+    assert found["best"] == expected.best.spec
+    assert sorted(trial["value"] for trial in found["trials"]) == sorted(
+        score.value for _, score in expected.trials
+    )
+    told = CliRunner().invoke(app, words).stdout.splitlines()
+    assert told[1].split() == ["error", "standard", "error", "unanswered", "order", "k"]
+    assert len(told) == 8
+    command = shlex.split(told[-1].partition("locdist ")[2].replace("DIR", str(tmp_path / "out")))
+    assert CliRunner().invoke(app, command).exit_code == 0
+    asked = json.loads((tmp_path / "out/_locdist/manifest.json").read_bytes())["request"]["method"]
+    assert asked == {**expected.best.spec, "direct": False}
+    refused = CliRunner().invoke(app, [*words, "--order", "2..9"])
+    assert refused.exit_code == 2
+    assert "values of order" in refused.stderr

@@ -14,7 +14,7 @@ from locdist.data.dataset import Dataset
 from locdist.data.filesystems import redacted
 from locdist.data.source import Source, Span, source
 from locdist.data.store import Store
-from locdist.errors import DataError, LocdistError, MachineError, UsageError, did_you_mean
+from locdist.errors import DataError, LocdistError, MachineError, UsageError, each_meant
 from locdist.execute import machine
 from locdist.execute.events import Listener, Tuning
 from locdist.execute.executor import Executor, run
@@ -323,12 +323,9 @@ def kept(keep: str | Sequence[str] | None, queries: Source, id: str | None) -> t
     if keep == "*":
         return tuple(queries.schema.names)
     names = (keep,) if isinstance(keep, str) else tuple(keep)
-    for name in names:
-        if name not in queries.schema.names:
-            columns = ", ".join(queries.schema.names)
-            raise UsageError(
-                f"a column of the queries to keep ({columns})",
-                repr(name),
-                did_you_mean(name, queries.schema.names),
-            )
+    lost = [name for name in names if name not in queries.schema.names]
+    if lost:
+        columns = ", ".join(queries.schema.names)
+        wanted = f"a column of the queries to keep ({columns})"
+        raise UsageError(wanted, ", ".join(map(repr, lost)), each_meant(lost, queries.schema.names))
     return names

@@ -73,7 +73,7 @@ class Places:
                 raise DataError(
                     f"{root.path(pinned.path)} as the job read it ({pinned.size:,} bytes)",
                     f"a file of {file.size:,} bytes with another footer",
-                    "Restore it, or run the job again with --overwrite.",
+                    "Repair or replace it; or run the job again on what it holds now, with --overwrite.",
                 )
         return found
 

@@ -133,7 +133,7 @@ class Presentation:
 
     def table(self, answers: Answers, index: Generation) -> pa.Table:
         """The columns of `schema` for answers [q]."""
-        columns = [*self._values(self._placed(answers.values, index)), statuses(answers.status)]
+        columns = [*self.values(self._placed(answers.values, index)), statuses(answers.status)]
         if answers.spread is not None and "spread" in self.extras:
             columns += [nullable(column) for column in answers.spread.T]
         if answers.spread is not None:
@@ -176,7 +176,8 @@ class Presentation:
             for name in self.outputs
         ]
 
-    def _values(self, values: Tensor) -> list[pa.Array]:
+    def values(self, values: Tensor) -> list[pa.Array]:
+        """The first columns, those of the values [q, p]."""
         if self.classes is None:
             return [nullable(column) for column in values.T]
         known = ~values.isnan().any(dim=1)

@@ -11,15 +11,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from locdist.data.columns import NULL, REASONS, inspect_numbers
 from locdist.data.encoding import UNSEEN_CATEGORY, Encoding, Rejected
 from locdist.data.moments import Moments
 from locdist.data.source import Source
-from locdist.errors import DataError, UsageError
+from locdist.errors import UsageError
 from locdist.jobs.asking.block import Block
+from locdist.jobs.asking.partition import GROUP_BYTES as GROUP_BYTES
+from locdist.jobs.asking.partition import QUARANTINE as QUARANTINE
+from locdist.jobs.asking.partition import write_partition
 from locdist.jobs.asking.tally import Tally
 from locdist.jobs.request import rows_told
 from locdist.plan.cost import Solve
@@ -28,9 +30,7 @@ from locdist.plan.records import Record
 from locdist.search.generation import Generation
 
 BLOCK_ROWS = 8192  # queries searched together: fewer lose locality, more cost memory
-GROUP_BYTES = 2 << 20  # of a row group of the output, in memory
 BLOCK_PAIRS = 4 << 20  # neighbors held at once: many neighbors take smaller blocks
-QUARANTINE = "_locdist/quarantine"
 
 
 def check_device(device: str) -> None:
@@ -183,44 +183,7 @@ class Ask(ABC):
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """Write one output partition, atomically; rows out are checked against rows in."""
         start, stop = task.inputs
-        (name,) = task.outputs
-        tally = Tally()
-        quarantine: list[pa.Table] = []
-        with (
-            attempt.writer(name) as sink,
-            pq.ParquetWriter(sink, self.schema, compression="zstd", write_page_checksum=True) as writer,
-        ):
-            group: list[pa.Table] = []
-            for table, counted in self.tables(start, stop, attempt.device):
-                tally = tally.add(counted)
-                quarantine += counted.quarantine
-                group.append(_owned(table))
-                if sum(part.nbytes for part in group) >= GROUP_BYTES:
-                    writer.write_table(pa.concat_tables(group))
-                    group = []
-            writer.write_table(pa.concat_tables([self.schema.empty_table(), *group]))
-            if tally.rows != stop - start:
-                raise DataError(
-                    f"{stop - start} rows [{start}, {stop}) of the queries",
-                    f"{tally.rows}",
-                    "The input changed while it was read.",
-                )
-        if quarantine:
-            self._write_quarantine(task, attempt, quarantine)
-        return Record(
-            rows=tally.rows,
-            bad_rows=tally.bad,
-            data=tally.data,
-        )
-
-    def _write_quarantine(self, task: Task, attempt: Attempt, rows: list[pa.Table]) -> None:
-        with attempt.folder.writer(f"{QUARANTINE}/{task.name}.parquet") as sink:
-            pq.write_table(pa.concat_tables(rows), sink)
-
-
-def _owned(table: pa.Table) -> pa.Table:
-    """A copy in Arrow's own memory: small tensors that stay would hold the allocator's large blocks."""
-    return pa.concat_tables([table.slice(0, 0), table]).combine_chunks()
+        return write_partition(self.schema, self.tables(start, stop, attempt.device), task, attempt)
 
 
 def _features(encoding: Encoding | None, table: pa.Table) -> tuple[Any, list[Rejected]]:

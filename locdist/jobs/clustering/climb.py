@@ -17,6 +17,7 @@ from locdist.local.answers import Answers
 from locdist.local.lattice import Lattice
 from locdist.methods.method import Method
 from locdist.plan.cost import Solve
+from locdist.search.exact import Exact
 from locdist.search.generation import Generation
 
 STEPS = 10  # assumed for each row, for predicting time
@@ -67,7 +68,9 @@ class Climb:
             raise UsageError("a sample of at least one row", repr(sample), "5_000 is the default.")
         return Climb(method, float(grain), int(sample), float(radius))
 
-    def __call__(self, index: Generation, queries: Tensor, bad: Tensor | None, device: str) -> Answers:
+    def __call__(
+        self, index: Generation | Exact, queries: Tensor, bad: Tensor | None = None, device: str = "cpu"
+    ) -> Answers:
         """Where queries [q, d] end."""
         loop, want = self.method.loop, frozenset({"effective"})
         assert loop is not None
@@ -76,10 +79,11 @@ class Climb:
         bandwidth = loop.layer.kernel.bandwidth
         unit = bandwidth if isinstance(bandwidth, float) else self.radius
         lattice = Lattice(loop.layer, self.grain * unit, loop.update)
-        every = max(1, -(-index.layout.rows // self.sample))
+        rows = index.layout.rows if isinstance(index, Generation) else len(index.rows)
+        every = max(1, -(-rows // self.sample))
         return lattice(index, every, queries, bad, want, device)
 
-    def exactly(self, index: Generation, places: Tensor, device: str = "cpu") -> Answers:
+    def exactly(self, index: Generation | Exact, places: Tensor, device: str = "cpu") -> Answers:
         """Where places [q, d] end without a lattice, over all rows."""
         return replace(self, grain=0.0)(index, places, None, device)
 

@@ -30,6 +30,7 @@ from locdist.plan.manifest import Manifest, claimed
 from locdist.plan.plan import Attempt, Resources, Stage, Task, holding, remaining
 from locdist.plan.records import Record
 from locdist.plan.versions import versions
+from locdist.search.exact import Exact
 from locdist.search.generation import Generation
 
 MERGED = "_locdist/clusters"  # below the output: this job
@@ -111,7 +112,7 @@ class MergeCells:
         ends = Ends.of(pa.concat_tables([pq.read_table(stream) for stream in read])).gathered(
             self.climb.radius
         )
-        modes, cluster = self._merged(ends, attempt.device)
+        modes, cluster = merged(self.climb, self.index, ends, self._precision, attempt.device)
         rows = torch.zeros(len(modes.rows), dtype=torch.float64).index_add_(0, cluster, ends.rows)
         order = rows.argsort(descending=True, stable=True)
         order = order[rows[order] >= self.least]
@@ -123,29 +124,30 @@ class MergeCells:
         orphans = int(ends.rows.sum() - clusters.rows.sum())
         return Record(rows=int(ends.rows.sum()), data={"clusters": len(order), "orphans": orphans})
 
-    def _merged(self, ends: Ends, device: str) -> tuple[Ends, Tensor]:
-        """Modes, and which one each end belongs to. Ends on a lattice lie near modes: of several that are
-        close together one climbs on, for all of them.
-        """
-        radius = self.climb.radius
-        seeds = strongest(ends.places, radius / 2 if self.climb.grain else radius)
-        tops = self._exact(ends.at(seeds), device) if self.climb.grain else ends.at(seeds)
-        order = ranked(tops.places, tops.heights)
-        modes = tops.at(order[strongest(tops.places[order], radius)])
-        mode = nearest(tops.places, modes.places)[1]
-        return modes, mode[nearest(ends.places, ends.places[seeds])[1]]
-
-    def _exact(self, ends: Ends, device: str) -> Ends:
-        """Where ends climb to over all rows."""
-        answers = self.climb.exactly(self.index, ends.places.to(self._precision), device)
-        assert answers.effective is not None
-        there = answers.values.isfinite().all(1)
-        places = torch.where(there[:, None], answers.values, ends.places)
-        return replace(ends, places=places, heights=torch.where(there, answers.effective, ends.heights))
-
     @property
     def _precision(self) -> torch.dtype:
         return torch.float32 if self.index.key.dtype == "float32" else torch.float64
+
+
+def merged(
+    climb: Climb, index: Generation | Exact, ends: Ends, precision: torch.dtype, device: str = "cpu"
+) -> tuple[Ends, Tensor]:
+    """Modes, and which one each end belongs to. Ends on a lattice lie near modes: of several that are close
+    together one climbs on, for all of them, over all rows of the index.
+    """
+    radius = climb.radius
+    seeds = strongest(ends.places, radius / 2 if climb.grain else radius)
+    tops = ends.at(seeds)
+    if climb.grain:
+        answers = climb.exactly(index, tops.places.to(precision), device)
+        assert answers.effective is not None
+        there = answers.values.isfinite().all(1)
+        places = torch.where(there[:, None], answers.values, tops.places)
+        tops = replace(tops, places=places, heights=torch.where(there, answers.effective, tops.heights))
+    order = ranked(tops.places, tops.heights)
+    modes = tops.at(order[strongest(tops.places[order], radius)])
+    mode = nearest(tops.places, modes.places)[1]
+    return modes, mode[nearest(ends.places, ends.places[seeds])[1]]
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,20 @@ def relax_cost(rows: int, width: int, edges: int, shared: int, nodes: int, group
     return Estimate(memory, 0, seconds, formula, rows * 8 * (width + 2), said * shared * 8)
 
 
+def fold_cost(rows: int, held: int, width: int) -> Estimate:
+    """The task of a chart that is fitted on so many rows, and judged by those held out.
+
+    memory = base + 2 rows 8 (3 w + 8) + held 8 (w + 6), w features; what the estimator needs is not known
+    """
+    memory = MEASURED.base + 2 * rows * 8 * (3 * width + 8) + held * 8 * (width + 6)
+    formula = (
+        f"base {MEASURED.base:,} + 2 x {rows:,} rows x 8 x (3 x {width} + 8) "
+        f"+ {held:,} held out x 8 x ({width} + 6)"
+    )
+    seconds = MEASURED.task + (rows + held) * MEASURED.row
+    return Estimate(memory, 0, seconds, formula, (rows + held) * 8 * (width + 2), rows * 8 * (width + 2))
+
+
 def apply_cost(rows: int, width: int, kept: int, held: int) -> Estimate:
     """A task over queries, a block at a time; all models are in memory, of FedRelax all rows that these are
     fitted on again.

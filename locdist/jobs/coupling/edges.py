@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from locdist.data.columns import codes, decoded, numbers
+from locdist.data.columns import codes, decoded, distinct, numbers
 from locdist.data.schema import cast, is_text, plain, promote
 from locdist.data.source import Source, source
 from locdist.data.store import Store
@@ -60,16 +60,12 @@ class NamedEdges:
 
     def _checked(self) -> "NamedEdges":
         """The same with the kind of names that holds those of rows, which it has now, and of both ends."""
-        kind = plain(self.kind)
-        for name in self._ends:
-            own = plain(self.source.schema.field(name).type)
-            both = promote(own, kind)
-            if both is None or is_text(own) != is_text(kind):
-                given = f"{own} in column {name!r}"
-                wanted = f"ends of edges of type {self.kind}, as the nodes"
-                raise UsageError(wanted, given, "Convert one of them.")
-            kind = both
-        return replace(self, kind=kind)
+        return replace(self, kind=kind_of(self.source, self._ends, self.kind))
+
+    @property
+    def more(self) -> int:
+        """Nodes that have no name."""
+        return 0
 
     @property
     def _ends(self) -> tuple[str, ...]:
@@ -88,6 +84,13 @@ class NamedEdges:
     def count(self) -> int:
         """Edges, as they are given."""
         return self.graph.report.edges if self.graph else self.source.rows
+
+    def among(self, names: Sequence[pa.Array]) -> tuple[pa.Array, Graph]:
+        """The names of all nodes, sorted: those given, and those at edges; and the graph of them."""
+        heads, tails, weights = self.read()
+        ends = [chunk for end in (heads, tails) for chunk in end.chunks]
+        everybody = distinct(pa.chunked_array([*names, *ends], self.kind))
+        return everybody, graph_of((heads, tails), weights, everybody)
 
     def read(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndarray[Any, np.dtype[np.float64]]]:
         """Names of heads and tails [e], and weights [e]; of a graph every node is its own neighbor, too, with
@@ -125,6 +128,19 @@ def graph_of(
     order = torch.from_numpy(weights).argsort(stable=True)
     heads, tails = (torch.from_numpy(codes(each, names))[order] for each in ends)
     return Graph.of_pairs(heads, tails, torch.from_numpy(weights)[order], nodes=len(names))
+
+
+def kind_of(source: Source, columns: Sequence[str], names: pa.DataType) -> pa.DataType:
+    """The type that holds the names of nodes in some columns, and those of type `names`."""
+    kind = plain(names)
+    for name in columns:
+        own = plain(source.schema.field(name).type)
+        both = promote(own, kind)
+        if both is None or is_text(own) != is_text(kind):
+            given = f"{own} in column {name!r}"
+            raise UsageError(f"names of type {names}, as the nodes", given, "Convert one of them.")
+        kind = both
+    return kind
 
 
 def names_as(kind: pa.DataType, names: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +16,13 @@ from torch import Tensor
 from locdist.data.columns import numbers
 from locdist.data.store import Store
 from locdist.jobs.asking.block import STATUSES
+from locdist.jobs.coupling.charting import rows_of_chart
 from locdist.jobs.coupling.relaxing import SHARED, kept_files, rows_of
 from locdist.jobs.indexing import read_ipc
 from locdist.jobs.spreading.whole import tensor
 from locdist.local.losses import Rows
+from locdist.methods.atlas import Atlas, Chart
+from locdist.methods.charts import Logifold
 from locdist.methods.federated import FedRelax, NodeEstimators
 
 
@@ -66,6 +70,32 @@ class Refitted(Sequence[Any]):
             parts = (kept.own[node], kept.shared, kept.heard[node], float(kept.weights[node]))
             kept.fitted[key] = self.method.refit.refit(*parts)
         return kept.fitted[key]
+
+
+_FOLDED: dict[tuple[str, str], Logifold] = {}
+_FOLDING = threading.Lock()  # one thread of a process fits all charts, the others wait for it
+
+
+def read_charts(folder: str, fingerprint: str, method: Atlas, classes: int) -> Logifold:
+    """The charts of a folder, fitted once in a process; those of the last folder are kept."""
+    key = (fingerprint, json.dumps(method.spec))
+    with _FOLDING:
+        if key not in _FOLDED:
+            _FOLDED.clear()
+            _FOLDED[key] = _charts(Store.at(folder), method, classes)
+        return _FOLDED[key]
+
+
+def _charts(store: Store, method: Atlas, classes: int) -> Logifold:
+    """Each chart, fitted again on its rows, in the order of their names."""
+    models, thresholds = [], list[float]()
+    for number, part in enumerate(sorted(file.path for file in store.files(recursive=False))):
+        with store.open(part) as stream:
+            (threshold,) = pq.read_table(stream, columns=["threshold"]).column(0).to_pylist()
+        own = rows_of_chart(read_ipc(store, kept_files(number)[0]))
+        models.append(Chart(method.refit, method.fit(own)[0], classes))
+        thresholds.append(float("inf") if threshold is None else threshold)
+    return Logifold(tuple(models), (None,) * len(models), tuple(thresholds))
 
 
 def read_estimators(folder: str, fingerprint: str, method: FedRelax) -> tuple[pa.Array, NodeEstimators]:

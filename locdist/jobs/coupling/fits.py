@@ -49,7 +49,8 @@ def said(fit: Fit, rests: bool) -> Said:
 
 
 def write_fit(attempt: Attempt, name: str, names: pa.Array, fit: Fit, told: Said) -> None:
-    """A node a row: its name, its model, and the one that is tried next."""
+    """A node a row: its name, null for those behind the names, its model, and the one that is tried next."""
+    names = pa.concat_arrays([names, pa.nulls(len(fit.models) - len(names), names.type)])
     models = {"models": vectors(fit.models.numpy()), "tried": vectors(fit.state.models.numpy())}
     batch = pa.RecordBatch.from_pydict({"node": names, **models})
     with attempt.writer(name) as sink:

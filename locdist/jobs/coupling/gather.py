@@ -8,7 +8,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from locdist.data.columns import codes, distinct, numbers, targets, vectors
+from locdist.data.columns import Flags, Matrix, codes, distinct, numbers, targets, vectors
 from locdist.data.dataset import Dataset
 from locdist.data.encoding import Encoding
 from locdist.data.source import Span
@@ -86,20 +86,26 @@ def good_rows(
     assert roles.id is not None
     features, bad, _ = encoding.encode(table)
     target, wrong = targets(table, roles.target)
-    named, weights = names_as(kind, table.column(roles.id)), np.ones(len(table))
-    if roles.weight is not None:
-        weights, lost = numbers(table.column(roles.weight))
-        wrong |= lost | (weights < 0)
-    good = ~(bad | wrong | named.is_null().to_numpy())
+    named = names_as(kind, table.column(roles.id))
+    weights, lost = row_weights(table, roles.weight)
+    good = ~(bad | wrong | lost | named.is_null().to_numpy())
     x, y, v = (torch.from_numpy(each[good]).double() for each in (features, target[:, 0], weights))
     return named.filter(pa.array(good)), Rows(torch.zeros(len(y), dtype=torch.int64), x, y, v)
 
 
-def read_table(support: Dataset, span: Span) -> pa.Table:
-    """The rows of a span, with the columns that have a role."""
-    schema = support.source.schema
-    empty = pa.schema([schema.field(name) for name in support.roles.columns]).empty_table()
-    return pa.concat_tables([empty, *support.read(span, BATCH_ROWS)])
+def row_weights(table: pa.Table, column: str | None) -> tuple[Matrix, Flags]:
+    """How much rows count [n], 1 where no column says it; and where it says nothing that can be."""
+    if column is None:
+        return np.ones(len(table)), np.zeros(len(table), np.bool_)
+    weights, lost = numbers(table.column(column))
+    return weights, lost | (weights < 0)
+
+
+def read_table(support: Dataset, span: Span, more: Sequence[str] = ()) -> pa.Table:
+    """The rows of a span, with the columns that have a role, and some more."""
+    columns, schema = list(dict.fromkeys([*support.roles.columns, *more])), support.source.schema
+    empty = pa.schema([schema.field(name) for name in columns]).empty_table()
+    return pa.concat_tables([empty, *support.source.read(span.start, span.stop, columns, BATCH_ROWS)])
 
 
 def read_losses(folder: Store, files: Sequence[str]) -> tuple[list[pa.Array], list[Losses]]:

@@ -13,7 +13,7 @@ from locdist.jobs.extent import Extent
 from locdist.jobs.indexing import ProfileRows, profiles_of
 from locdist.jobs.passing import passed
 from locdist.jobs.request import each_file, rows_per_task
-from locdist.jobs.support import Fitted
+from locdist.jobs.support import Fitted, Recipe
 from locdist.plan.cost import Estimate
 from locdist.plan.plan import Function, Resources, Stage, Task, holding
 
@@ -45,12 +45,17 @@ class Passes:
         spans = source.partitions(rows_per_task(source.rows, size))
         return {f"part-{number:05}": (span.start, span.stop) for number, span in enumerate(spans)}
 
-    @cached_property
+    @property
     def encoding(self) -> Encoding:
-        """Of the features, from all profiles together; only once they are complete."""
+        """Of the features; only once all profiles are complete."""
+        return self.recipe.key
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """What all profiles together say of the rows; only once they are complete."""
         texts = each_file(self.folder, [_profile(name) for name in self.spans])
         profiles = reduce(Profiles.merge, (profiles_of(name, text) for name, text in texts))
-        return Fitted.of(profiles.settled(), self.support.roles, self.bad).recipe.key
+        return Fitted.of(profiles.settled(), self.support.roles, self.bad).recipe
 
     @property
     def profile(self) -> Stage:

@@ -1,6 +1,6 @@
 """What `couple` and `apply` would run; nothing is computed or written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,22 +8,23 @@ from typing import Any
 from locdist.data.dataset import Dataset
 from locdist.data.store import Store
 from locdist.execute.contract import Executor
-from locdist.jobs import apply, couple, relax
+from locdist.jobs import apply, couple, fold, relax
 from locdist.jobs.asking.ask import Running
-from locdist.jobs.coupling.costs import USUAL, apply_cost, couple_cost, gather_cost, relax_cost
+from locdist.jobs.coupling.costs import USUAL, apply_cost, couple_cost, fold_cost, gather_cost, relax_cost
+from locdist.jobs.coupling.models import Choice
 from locdist.jobs.coupling.passes import PROFILE, Passes
 from locdist.jobs.extent import Extent
 from locdist.jobs.passing import Records
 from locdist.jobs.plans import hands_of, size_of, standing
 from locdist.jobs.request import column_bytes, inputs
 from locdist.jobs.telling.outlook import JobPlan, StagePlan, stage_plan
-from locdist.methods.coupled import CoupledMethod
+from locdist.methods.atlas import Atlas
 from locdist.methods.federated import FedRelax
 from locdist.plan.plan import Resources, remaining
 
 
 def plan_couple(
-    method: CoupledMethod | FedRelax | str | Mapping[str, Any],
+    method: Choice,
     support: Dataset,
     edges: Any,
     out: str | Path,
@@ -41,21 +42,20 @@ def plan_couple(
     state, records, claim = standing(folder, asked.manifest, asked.taken, overwrite)
     support = replace(asked.support, source=asked.support.source.without(claim.added))
     passes = Passes(folder, support, bad, resources)
-    relaxes = isinstance(asked.method, FedRelax)
-    more = _relaxing(passes, asked, records) if relaxes else _solving(passes, asked, records)
+    telling = {FedRelax: _relaxing, Atlas: _folding}.get(type(asked.method), _solving)
+    more = telling(passes, asked, records)
     sizes, extent = [stop - start for start, stop in passes.spans.values()], Extent.of(support)
     stages = (stage_plan(PROFILE, sizes, extent.profile, records, "one pass over all rows"), *more)
-    links = asked.edges.source
+    choices = {"method": " ".join(f"{name}={value}" for name, value in asked.method.spec.items())}
+    if asked.edges is not None:
+        places = ", ".join(asked.edges.source.places) or "a table"
+        choices["edges"] = f"{asked.edges.count:,} of {places}"
     return JobPlan(
         kind="couple",
         folder=folder.uri,
         state="finished" if state == "continues" and stages[-1].finished == stages[-1].tasks else state,
         **size_of(support.source),
-        choices={
-            "method": " ".join(f"{name}={value}" for name, value in asked.method.spec.items()),
-            "edges": f"{asked.edges.count:,} of {', '.join(links.places) or 'a table'}",
-            "bad rows": "an error" if bad == "raise" else "dropped and counted",
-        },
+        choices=choices | {"bad rows": "an error" if bad == "raise" else "dropped and counted"},
         stages=stages,
         notes=claim.notes,
         **hands_of(executor, workers, resources),
@@ -65,6 +65,7 @@ def plan_couple(
 def _solving(passes: Passes, asked: couple.Asked, records: Records) -> list[StagePlan]:
     """All nodes at once."""
     sizes = [stop - start for start, stop in passes.spans.values()]
+    assert asked.edges is not None
     count, width = asked.edges.count, Extent.of(passes.support).width
     most = _most(passes, asked)
     gather, solve = (couple.step_name(stage, 0) for stage in (couple.GATHER, couple.COUPLE))
@@ -80,6 +81,7 @@ def _solving(passes: Passes, asked: couple.Asked, records: Records) -> list[Stag
 def _relaxing(passes: Passes, asked: couple.Asked, records: Records) -> list[StagePlan]:
     """Groups of nodes."""
     assert isinstance(asked.method, FedRelax)
+    assert asked.edges is not None
     assert asked.shared is not None
     sizes, width = [stop - start for start, stop in passes.spans.values()], Extent.of(passes.support).width
     groups = max(relax.LEAST, len(sizes))
@@ -93,9 +95,26 @@ def _relaxing(passes: Passes, asked: couple.Asked, records: Records) -> list[Sta
     ]
 
 
+def _folding(passes: Passes, asked: couple.Asked, records: Records) -> list[StagePlan]:
+    """Charts."""
+    method, rows = asked.method, passes.support.rows
+    assert isinstance(method, Atlas)
+    sizes, width = [stop - start for start, stop in passes.spans.values()], Extent.of(passes.support).width
+    share = 0.5 if isinstance(method.holdout, str) else method.holdout
+    held, count = round(rows * share), method.count
+    charts = f"{count} charts" if asked.support.roles.id is None else f"a task a chart, {count} assumed"
+    told = f"{charts}, {held:,} rows held out; what fits of estimators take is not known"
+    parts = [-(-(rows - held) // count)] * count
+    return [
+        stage_plan(fold.SORT, sizes, lambda rows: gather_cost(rows, width), records, "by charts"),
+        stage_plan(fold.FIT, parts, lambda rows: fold_cost(rows, held, width), records, told),
+    ]
+
+
 def _most(passes: Passes, asked: couple.Asked) -> int:
-    """Nodes, assumed: no more than rows, nor than the edges connect."""
-    return min(passes.support.rows, 2 * asked.edges.count + 1)
+    """Nodes, assumed: no more than rows, nor than the edges connect; and groups."""
+    assert asked.edges is not None
+    return min(passes.support.rows, 2 * asked.edges.count + 1) + asked.edges.more
 
 
 def plan_apply(
@@ -103,6 +122,7 @@ def plan_apply(
     queries: Any,
     out: str | Path,
     *,
+    method: Choice | None = None,
     keep: str | Sequence[str] | None = None,
     limit: int | None = None,
     executor: Executor | None = None,
@@ -111,7 +131,7 @@ def plan_apply(
     overwrite: bool = False,
 ) -> JobPlan:
     """What `apply` would run with the same arguments; raises what that would refuse before any work."""
-    question, folder = apply.asked(models, queries, keep), Store.at(out)
+    question, folder = apply.asked(models, queries, keep, method), Store.at(out)
     taken = (*inputs(question.source), question.models.folder)
     state, records, claim = standing(folder, question.manifest(limit), taken, overwrite)
     question = replace(question, source=question.source.without(claim.added))
@@ -124,7 +144,7 @@ def plan_apply(
         sizes,
         lambda rows: apply_cost(rows, width, size, held),
         records,
-        "the model of each row's node",
+        "all charts" if question.models.stored.classes else "the model of each row's node",
     )
     return JobPlan(
         kind="apply",

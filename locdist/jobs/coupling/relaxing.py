@@ -167,16 +167,19 @@ class RelaxGroup:
         folder, groups = attempt.folder, self.groups
         common = groups.common()
         group = groups.group(folder, number, len(common))
-        said = torch.full_like(group.told, torch.nan)
+        said, reasons = torch.full_like(group.told, torch.nan), [""]
         for node, own in enumerate(group.rows.by_node(len(group.names))):
-            fitted = groups.refit.refit(own, common, group.told[node], float(group.weight[node]))
+            fitted, why = groups.refit.attempt(own, common, group.told[node], float(group.weight[node]))
             said[node] = groups.refit.ask(fitted, common, 1)
+            reasons.append(why)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
             flat = vectors(said[:, :, 0].numpy())
             write_ipc(sink, name, pa.RecordBatch.from_pydict({"node": group.names, "said": flat}))
         change = largest_change(read_said(folder, groups.said[number])[1], said) if groups.said else MOST
-        return Record(rows=len(group.names), data={"change": min(change, MOST)})
+        return Record(
+            rows=len(group.names), data={"change": min(change, MOST), "why": max(reasons, key=bool)}
+        )
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,16 @@ import pyarrow.parquet as pq
 import torch
 
 from locdist.data.blocks import Matrix
-from locdist.data.columns import codes, distinct
+from locdist.data.columns import codes
 from locdist.data.encoding import Encoding
 from locdist.data.store import Store
 from locdist.errors import DataError
 from locdist.jobs.asking.block import statuses
 from locdist.jobs.asking.present import nullable
-from locdist.jobs.coupling.edges import NamedEdges, graph_of
+from locdist.jobs.coupling.edges import NamedEdges
 from locdist.jobs.coupling.fits import keep, kept, read_fit, said, write_fit
 from locdist.jobs.coupling.gather import read_losses
+from locdist.jobs.coupling.levels import NamedLevels
 from locdist.jobs.coupling.stored import Stored
 from locdist.local.answers import Status
 from locdist.local.coupled import Fit, State
@@ -35,26 +36,24 @@ class Nodes:
     Parameters
     ----------
     method : CoupledMethod
-    edges : NamedEdges
+    edges : NamedEdges or NamedLevels
     gathered : tuple of str
         Files of the losses of each partition.
     """
 
     method: CoupledMethod
-    edges: NamedEdges
+    edges: NamedEdges | NamedLevels
     gathered: tuple[str, ...]
 
     def network(self, folder: Store) -> tuple[pa.Array, Network]:
-        """Names, sorted, and the network."""
+        """Names, sorted, and the network, which may have nodes without names behind those."""
         parts, losses = read_losses(folder, self.gathered)
-        heads, tails, weights = self.edges.read()
-        ends, kind = (heads, tails), self.edges.kind
-        names = distinct(pa.chunked_array([*parts, *(chunk for end in ends for chunk in end.chunks)], kind))
+        names, graph = self.edges.among(parts)
         if not len(names):
             raise DataError("nodes", "neither rows nor edges", "Check the data.")
-        places = torch.from_numpy(codes(pa.chunked_array(parts, kind), names))
-        together = _joined(losses).summed(sums_over(places, len(names)))
-        return names, self.method.network(together, graph_of(ends, weights, names))
+        places = torch.from_numpy(codes(pa.chunked_array(parts, self.edges.kind), names))
+        together = _joined(losses).summed(sums_over(places, len(graph)))
+        return names, self.method.network(together, graph)
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class CoupleNodes:
         """The output is the fit; the record's data say how good it is."""
         names, network = self.nodes.network(attempt.folder)
         method, width = self.nodes.method, network.losses.pull.shape[1]
-        fit = Fit.begin(len(names), width)
+        fit = Fit.begin(len(network.losses.rows), width)
         if self.before is not None:
             _, fit = read_fit(attempt.folder, self.before)
         loop, steps = method.loop, fit.steps
@@ -112,7 +111,7 @@ class WriteNodes:
         """The output has a node a row, sorted by name."""
         names, network = self.nodes.network(attempt.folder)
         _, fit = read_fit(attempt.folder, self.fit)
-        found = self.nodes.method.models(network, fit)
+        found = self.nodes.method.models(network, fit).first(len(names))
         encoding = self.stored.encoding
         values = in_units(encoding, found.values.numpy(), found.intercept)
         told = {self.stored.node: names, "rows": found.rows.numpy()}

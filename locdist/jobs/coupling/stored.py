@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import pyarrow as pa
+
 from locdist.data.artefacts import packed, unpacked
 from locdist.data.dataset import Dataset
 from locdist.data.encoding import Encoding
+from locdist.data.schema import plain
 from locdist.data.store import Store
+from locdist.search.layout import Vocabulary
 
-STORED = "_locdist/models.json"
+STORED, CHART = "_locdist/models.json", "chart"
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Stored:
     target : str
     method : mapping
         The spec.
+    classes : Vocabulary, optional
+        Of the target, where it is one of classes.
     """
 
     encoding: Encoding
@@ -32,13 +38,25 @@ class Stored:
     type: str
     target: str
     method: Mapping[str, Any]
+    classes: Vocabulary | None = None
 
     @staticmethod
-    def of(encoding: Encoding, support: Dataset, method: Mapping[str, Any]) -> "Stored":
-        """What models of a support are."""
+    def of(
+        encoding: Encoding,
+        support: Dataset,
+        method: Mapping[str, Any],
+        classes: Vocabulary | None = None,
+    ) -> "Stored":
+        """What models of a support are; charts that were drawn have numbers."""
         id, (target,) = support.roles.id, support.roles.target
-        assert id is not None
-        return Stored(encoding, id, str(support.source.schema.field(id).type), target, method)
+        kind = pa.int64() if id is None else plain(support.source.schema.field(id).type)
+        return Stored(encoding, id or CHART, str(kind), target, method, classes)
+
+    @property
+    def labels(self) -> pa.Array:
+        """The classes of the target."""
+        assert self.classes is not None
+        return self.classes.array()
 
     def write(self, folder: Store) -> None:
         """Leave it in the folder."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from locdist.jobs.telling.text import aligned
 from locdist.local.select import Score
 from locdist.methods.series import SeriesMethod
 
@@ -50,12 +51,17 @@ class Backtest:
         return json.dumps(told, indent=1).encode()
 
     def __str__(self) -> str:
-        lines = [f"{self.steps} steps from {self.origins} times, {len(self.trials)} settings"]
-        for method, score in sorted(self.trials, key=lambda trial: _order(trial[1].value))[:SHOWN]:
-            told = " ".join(f"{name}={value}" for name, value in flat(method).items())
-            silent = f"  {score.unanswered} without an answer" if score.unanswered else ""
-            lines.append(f"{score.value:<11.6g} ± {score.error:<9.3g} {told}{silent}")
-        return "\n".join(lines)
+        order = sorted(self.trials, key=lambda trial: _order(trial[1].value))
+        told = [flat(method) for method, _ in order]
+        names = dict.fromkeys(name for each in told for name in each)
+        varied = [name for name in names if any(each.get(name) != told[0].get(name) for each in told)]
+        rows = [("error", "standard error", "unanswered", *varied)]
+        for (_, score), each in list(zip(order, told, strict=True))[:SHOWN]:
+            counts = (f"{score.value:.6g}", f"{score.error:.3g}", f"{score.unanswered:,}")
+            rows.append((*counts, *(str(each.get(name, "")) for name in varied)))
+        same = " ".join(f"{name}={told[0][name]}" for name in names if name not in varied)
+        times = f"{self.steps} steps from {self.origins} times, {len(self.trials)} settings"
+        return "\n".join([f"{times} (errors in variances of the series)", *aligned(rows), f"all with {same}"])
 
 
 def flat(method: SeriesMethod) -> dict[str, Any]:

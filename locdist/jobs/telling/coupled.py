@@ -1,9 +1,11 @@
 """What `couple` and `apply` did."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from locdist.jobs.telling.kept import Kept
 from locdist.jobs.telling.text import statuses_told
+from locdist.plan.records import Record
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,50 @@ class CoupleReport(Kept):
             + ("" if self.objective is None else f"; objective {self.objective:.10g}"),
         ]
         return "\n".join([*lines, *self.notes])
+
+
+@dataclass(frozen=True)
+class FoldReport(Kept):
+    """What `couple` did with the charts of a logifold.
+
+    Parameters
+    ----------
+    out : str
+    rows, bad_rows : int
+        Rows of the data; those that were left out.
+    charts, held_out : int
+        Charts, and rows that none of them was fitted on.
+    status : dict
+        Charts of each status.
+    seconds, work_seconds, peak_memory, tasks, notes
+        As in `Report`.
+    """
+
+    out: str
+    rows: int
+    bad_rows: int
+    charts: int
+    held_out: int
+    status: dict[str, int]
+    seconds: float
+    work_seconds: float
+    peak_memory: int
+    tasks: int
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.charts:,} charts of {self.rows:,} rows in {self.out} ({self.seconds:.1f} s)",
+            statuses_told(self.status),
+            f"{self.held_out:,} rows held out for the thresholds",
+        ]
+        return "\n".join([*lines, *self.notes])
+
+
+def whys(done: Sequence[Record]) -> tuple[str, ...]:
+    """A sentence for the user where fits have raised errors."""
+    told = next((record.data["why"] for record in done if record.data["why"]), "")
+    return (f"what could not be fitted is not_finite: {told}",) if told else ()
 
 
 @dataclass(frozen=True)

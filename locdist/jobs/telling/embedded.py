@@ -20,9 +20,11 @@ class EmbedReport(Kept):
         Of the graph.
     eigenvalues : tuple of float
         One for each coordinate, the smallest first, without the constant one's 0. Of "lle" their sum is the
-        reconstruction error.
+        reconstruction error. Of "lazy-map" what a step leaves, the largest first; of "lazy-autoencoder" alone
+        the mean squared error of rows as the codes of the others tell them.
     settled : bool
-        Whether the eigenvectors are exact to many digits.
+        Whether the eigenvectors are exact to many digits; of "lazy-map" whether it came to rest.
+    method : str
     seconds, work_seconds, peak_memory, tasks, notes
         As in `Report`.
     """
@@ -37,6 +39,7 @@ class EmbedReport(Kept):
     work_seconds: float
     peak_memory: int
     tasks: int
+    method: str = ""
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -44,7 +47,10 @@ class EmbedReport(Kept):
         lines = [
             f"{self.rows:,} rows in {self.out} ({self.seconds:.1f} s)",
             statuses_told(self.status),
-            f"eigenvalues {values}, of the largest of {self.components:,} connected components",
+            f"mean squared error {values}, each row told by the others"
+            if self.method == "lazy-autoencoder"
+            else f"eigenvalues {values}, of the largest of {self.components:,} connected components",
         ]
-        lines += [] if self.settled else ["the eigenvectors have not settled: use more neighbors"]
+        more = "take more steps" if self.method == "lazy-map" else "use more neighbors"
+        lines += [] if self.settled else [f"the eigenvectors have not settled: {more}"]
         return "\n".join([*lines, *self.notes])

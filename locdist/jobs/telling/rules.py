@@ -4,6 +4,7 @@ import json
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -75,13 +76,28 @@ class LearnedRules:
             {"method": self.method.spec, **told, "trials": trials, "rules": self.table.to_pylist()}
         )
 
-    def __str__(self) -> str:
+    @property
+    def why(self) -> dict[str, Any]:
+        """What is told beside the method in its file."""
+        told = {name: getattr(self, name) for name in ("error", "rows", "sample", "held")}
+        trials = [{"options": dict(trial.options), "error": trial.error} for trial in self.trials]
+        return told | {"criterion": "RMSE of rows that were held back", "trials": trials}
+
+    @property
+    def summary(self) -> str:
+        """What was tried and found."""
         rows = [(one.told, f"{one.error:.6g}", f"{one.seconds:.1f} s") for one in self.trials]
-        asked = " ".join(f"--param {_word(name, value)}" for name, value in self._parameters.items())
         lines = [
             f"{self.table.num_rows} rules from {self.sample:,} of {self.rows:,} rows, RMSE {self.error:.6g}",
             f"tried, with the RMSE of {self.held:,} rows that were held back:",
             *aligned(rows),
+        ]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        asked = " ".join(f"--param {_word(name, value)}" for name, value in self._parameters.items())
+        lines = [
+            self.summary,
             "index them: locdist index RULES.parquet --key " + ",".join(self.key),
             f"  --target {self.target} --shape {','.join(self.shape)} --out base/",
             f"then: locdist predict base/ NEW/ --method {self.method.name} {asked} --out pred/",

@@ -91,7 +91,7 @@ class Tuned:
         """What is told beside the method in its file."""
         calibration = None if self.calibration is None else asdict(self.calibration)
         told = {name: getattr(self, name) for name in ("criterion", "rows", "sample", "asked")}
-        trials = [asdict(trial) for trial in self.trials]
+        trials = [{"options": dict(trial.options), "error": trial.error} for trial in self.trials]
         return told | {"trials": trials, "calibration": calibration, "scales": self.scales}
 
     def write(self, place: str | Path) -> None:
@@ -100,7 +100,8 @@ class Tuned:
 
     def to_json(self) -> bytes:
         """All of it as JSON."""
-        return to_json({"method": self.method.spec, "map": asdict(self.map), **self.why})
+        trials = [asdict(trial) for trial in self.trials]
+        return to_json({"method": self.method.spec, "map": asdict(self.map), **self.why, "trials": trials})
 
     def __str__(self) -> str:
         sample = "" if self.sample == self.rows else f", learned from {self.sample:,} of them"

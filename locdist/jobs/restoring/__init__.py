@@ -1,0 +1,1 @@
+"""The parts of `restore`: its tasks, what they cost, and its plan."""
