@@ -99,12 +99,12 @@ def couple(
         rows. The graph may be one that `graph` wrote of a support whose ids name the nodes. Of `dem_learn` a
         table with a device a row, and the name of its group at each level, null for none. None of an atlas.
     out : path or URI
-        The output folder: a table with a row for each node, sorted by name: `rows`, `intercept`,
-        `coefficient_FEATURE` in the units of the data, and `status`: "few" with fewer rows than parameters
-        and "low_support" without any, where neighbors have the say; "empty" (and null) where no node within
-        reach has a row; "rank_deficient" where the rows within reach do not tell the parameters;
-        "not_converged" where the rounds were not enough; of FedRelax "not_finite" where an estimator raised
-        an error.
+        The output folder: a table with a row for each node, sorted by name (of FedRelax in each of its
+        files): `rows`, `intercept`, `coefficient_FEATURE` in the units of the data, and `status`: "few" with
+        fewer rows than parameters and "low_support" without any, where neighbors have the say; "empty" (and
+        null) where no node within reach has a row; "rank_deficient" where the rows within reach do not tell
+        the parameters; "not_converged" where the rounds were not enough; of FedRelax "not_finite" where an
+        estimator raised an error.
     ends : sequence of str, optional
         The columns of both ends of an edge, and of its weight if it has one: by default "source", "target",
         and "weight" where there is one. Of `dem_learn` the columns of the device and of each level: by
@@ -184,7 +184,7 @@ def requested(
     Options(bad=bad)
     check_roles(rows, chosen)
     if isinstance(chosen, Atlas):
-        check_charts(chosen, rows, edges, shared)
+        check_charts(chosen, rows, edges, ends, shared)
         return Asked(chosen, rows, None, bad)
     id = rows.roles.id
     assert id is not None
@@ -192,12 +192,12 @@ def requested(
     if edges is None:
         remedy = "Give a table (EDGES)."
         raise UsageError("edges between nodes, or groups of devices", "none", remedy)
+    if isinstance(chosen, CoupledMethod) and shared is not None:
+        raise UsageError("shared rows for FedRelax", f"some for {chosen.name}", "Leave them out.")
     if isinstance(chosen, CoupledMethod) and chosen.levels:
         return Asked(chosen, rows, NamedLevels.of(edges, ends, id, kind), bad)
     named = NamedEdges.of(edges, ends, kind)
     if isinstance(chosen, CoupledMethod):
-        if shared is not None:
-            raise UsageError("shared rows for FedRelax", f"some for {chosen.name}", "Leave them out.")
         return Asked(chosen, rows, named, bad)
     return Asked(chosen, rows, named, bad, shared_rows(chosen, rows, shared))
 

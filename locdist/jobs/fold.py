@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 from locdist.data.store import Store
-from locdist.errors import DataError, UsageError
+from locdist.errors import UsageError
 from locdist.jobs.asking.tally import added
-from locdist.jobs.coupling.charting import FitChart, Name, SortCharts, chart_files
+from locdist.jobs.coupling.charting import FitChart, Name, SortCharts, chart_files, check_count
 from locdist.jobs.coupling.costs import fold_cost, gather_cost
 from locdist.jobs.coupling.passes import PROFILE, Passes
 from locdist.jobs.coupling.stored import Stored
@@ -25,7 +25,6 @@ from locdist.plan.plan import Stage, Task, holding, remaining
 from locdist.search.layout import Vocabulary
 
 SORT, FIT = "sort", "fit"
-MOST = 4096  # charts: every one of them is asked about every query
 
 
 @dataclass(frozen=True)
@@ -78,11 +77,7 @@ class FoldJob:
     def _fit(self, records: Records) -> Stage:
         """A task for each chart."""
         charts, passes = self._charts(records), self.passes
-        if not 0 < len(charts) <= MOST:
-            given = f"{len(charts):,}"
-            raise DataError(
-                f"1 to {MOST:,} charts", given, "Name another column (--node), or check the rows."
-            )
+        check_count(len(charts))
         stored = Stored.of(passes.encoding, passes.support, self.method.spec, self._classes)
         function = FitChart(self.method, passes.files(SORT), tuple(charts), stored)
         tasks = tuple(

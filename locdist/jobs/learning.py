@@ -2,6 +2,7 @@
 steps of a pipeline, whose results are folders that other steps read.
 """
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import pyarrow.parquet as pq
 
 from locdist.data.dataset import Dataset
 from locdist.data.store import Store
+from locdist.execute import machine
 from locdist.execute.contract import Executor
 from locdist.execute.events import Listener
 from locdist.execute.executor import run
@@ -91,14 +93,18 @@ class Lesson:
     def cost(self) -> Estimate:
         """Of the task; how many steps it takes is not known before.
 
-        memory = base + 512 MiB + 200 for each number of the rows that are learned from
+        memory = base + 512 MiB + 200 for each number of the rows that are learned from; of rules for each
+        rule, as often as candidates are learned at a time
         """
         given = self.support
-        width = Extent.of(given).width if isinstance(given, Dataset) else given.layout.width
-        asked = min(self.rows, self.options["sample"] or self.rows)
-        memory = MEASURED.base + STEPS + NUMBER * asked * (width + 1)
-        formula = f"base {MEASURED.base:,} + {STEPS:,} + {NUMBER} x {asked:,} rows x {width + 1}"
-        return Estimate(memory, 0, MEASURED.task, formula, 8 * self.rows * (width + 1), 0)
+        width = 1 + (Extent.of(given).width if isinstance(given, Dataset) else given.layout.width)
+        asked, numbers = min(self.rows, self.options["sample"] or self.rows), width
+        if self.verb == "rules":
+            counts = (len(self.options[name]) for name in ("rules", "steps", "ridge"))
+            numbers *= max(self.options["rules"]) * min(math.prod(counts), machine.cpus())
+        memory = MEASURED.base + STEPS + NUMBER * asked * numbers
+        formula = f"base {MEASURED.base:,} + {STEPS:,} + {NUMBER} x {asked:,} rows x {numbers}"
+        return Estimate(memory, 0, MEASURED.task, formula, 8 * self.rows * width, 0)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from locdist.data.pictures import Pictures
 from locdist.data.source import Source, source
 from locdist.data.store import Store
-from locdist.errors import DataError
+from locdist.errors import DataError, UsageError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
@@ -181,6 +181,10 @@ def _column(values: Any) -> Any:
     listed = isinstance(values, list | tuple) and any(getattr(each, "ndim", 0) in (2, 3) for each in values)
     if not (stacked or listed):
         return values
-    found = [None if each is None else np.asarray(each, np.float64) for each in values]
-    axes = next(each.ndim for each in found if each is not None)
-    return Pictures("", axes).written(found)
+    found = [
+        None if each is None else np.ma.filled(np.ma.asarray(each, np.float64), np.nan) for each in values
+    ]
+    axes = {each.ndim for each in found if each is not None}
+    if len(axes) > 1:
+        raise UsageError("images [h, w], or images [h, w, c]", "both", "Give those in color apart.")
+    return Pictures("", axes.pop()).written(found)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from locdist.errors import DataError
 from locdist.local.answers import Answers, Status
 
 
@@ -64,7 +65,7 @@ class Judged:
     @staticmethod
     def of(votes: Tensor, domains: Tensor, labels: Tensor) -> "Judged":
         """Of votes [c, q, k], domains [c, q] and classes [q]."""
-        right = votes.nan_to_num(-1.0).argmax(2) == labels
+        right = (votes.argmax(2) == labels) & ~votes.isnan().any(2)
         return Judged(certainty(votes).nan_to_num(-1.0), right.double() * domains, domains)
 
     @staticmethod
@@ -74,13 +75,15 @@ class Judged:
         return Judged(*(torch.cat(some, 1) for some in each))
 
     def lowest(self, accuracy: float) -> Tensor:
-        """The thresholds [c]."""
+        """The thresholds [c]; DataError without rows."""
+        if not self.sure.shape[1]:
+            remedy = "Hold out more (holdout=0.5), or nothing: with holdout=0 thresholds are 0."
+            raise DataError("rows that are held out for the thresholds", "none", remedy)
         order = self.sure.argsort(dim=1, descending=True, stable=True)
         hits, seen = (each.gather(1, order).cumsum(1) for each in (self.hits, self.seen))
         ranked = self.sure.gather(1, order)
         last = torch.ones_like(ranked, dtype=torch.bool)  # of queries with one certainty
         last[:, :-1] = ranked[:, 1:] != ranked[:, :-1]
-        good = last & (seen > 0) & (hits >= accuracy * seen)
+        good = last & (hits / seen >= accuracy)  # 0.55 * 100 is more than 55, 55 / 100 is 0.55
         lowest = torch.where(good, ranked, torch.inf).amin(1)
-        whole = (hits[:, -1] >= accuracy * seen[:, -1]) & (seen[:, -1] > 0)
-        return lowest.masked_fill(whole, 0.0)
+        return lowest.masked_fill(good[:, -1], 0.0)

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
+from locdist.local.losses import is_number
 from locdist.local.network import Network
 from locdist.local.stretched import Stretched, System
 
@@ -178,12 +179,12 @@ class Rounds:
 
     def __post_init__(self) -> None:
         strength, most = self.strength, self.most
-        if isinstance(strength, bool) or not 0 <= strength < float("inf"):
+        if not is_number(strength) or not 0 <= strength < float("inf"):
             raise UsageError("a strength of 0 or more", repr(strength), "0 fits every node for itself.")
         given: object = most  # whatever users passed
         if isinstance(given, bool) or not isinstance(given, int) or given < 1:
             raise UsageError("at least one round", repr(most), "It is a whole number.")
-        if isinstance(self.tolerance, bool) or not 0 <= self.tolerance < 1:
+        if not is_number(self.tolerance) or not 0 <= self.tolerance < 1:
             raise UsageError("a tolerance from 0, below 1", repr(self.tolerance), "1e-8 is the default.")
 
     def rests(self, state: State) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 import torch
@@ -19,6 +20,11 @@ Array = Tensor | Sequence[Any]  # and arrays of NumPy
 def double(given: Array) -> Tensor:
     """Numbers in double precision; arrays that must not be changed are copied."""
     return given.double() if isinstance(given, Tensor) else torch.tensor(given, dtype=torch.float64)
+
+
+def is_number(given: object) -> bool:
+    """Whether users passed a number; true and false are none."""
+    return isinstance(given, Real) and not isinstance(given, bool)
 
 
 def sums_over(groups: Tensor, count: int) -> Graph:

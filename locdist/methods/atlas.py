@@ -11,10 +11,10 @@ from locdist.errors import UsageError
 from locdist.local.charts import Judged
 from locdist.local.estimated import Estimated
 from locdist.local.levels import uniform
-from locdist.local.losses import Array, Rows, double
+from locdist.local.losses import Array, Rows, double, is_number
 from locdist.local.parametric import Named
 from locdist.local.relaxed import Relaxed
-from locdist.methods.charts import Logifold, check_accuracy
+from locdist.methods.charts import Logifold, check_accuracy, check_labels
 from locdist.methods.estimators import check_estimator, estimator_of
 
 CHARTS = 8
@@ -109,6 +109,7 @@ class Atlas:
         known = double(labels)
         there = torch.ones_like(known) > 0 if weights is None else double(weights) > 0
         rows = Rows.of(1, torch.zeros_like(known), features, known, weights)
+        check_labels(rows.targets)
         drawn = self.drawn(rows)
         part = self.parts(drawn) if charts is None else double(charts).long()[there]
         out = self.held(drawn) if held is None else double(held)[there] > 0
@@ -173,7 +174,7 @@ def atlas(
     check_accuracy(accuracy)
     _check_whole(1 if charts is None else charts, 1, "at least one chart")
     _check_whole(seed, 0, "a seed of 0 or more")
-    if not isinstance(holdout, str) and (isinstance(holdout, bool) or not 0 <= holdout < 1):
+    if not isinstance(holdout, str) and not (is_number(holdout) and 0 <= holdout < 1):
         wanted = "a share to hold out from 0, below 1, or the name of a column"
         raise UsageError(wanted, repr(holdout), "0.2 is the default.")
     return Atlas(model, charts, accuracy, holdout, seed)

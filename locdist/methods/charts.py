@@ -10,7 +10,7 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local import charts
 from locdist.local.answers import Answers, Status
-from locdist.local.losses import Array, double
+from locdist.local.losses import Array, double, is_number
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,15 @@ def logifold(
     return Logifold(tuple(models), parts, tuple(map(float, each)))
 
 
+def check_labels(labels: Tensor) -> None:
+    """UsageError for what numbers no classes."""
+    wrong = ~((labels >= 0) & (labels == labels.floor()))
+    if wrong.any():
+        given = f"{float(labels[wrong][0]):g}"
+        raise UsageError("labels, whole numbers from 0", given, "Number the classes.")
+
+
 def check_accuracy(accuracy: float) -> None:
     """UsageError for what no chart can reach, or every chart does."""
-    if isinstance(accuracy, bool) or not 0 < accuracy <= 1:
+    if not is_number(accuracy) or not 0 < accuracy <= 1:
         raise UsageError("an accuracy over 0 and at most 1", repr(accuracy), "0.95 is usual.")

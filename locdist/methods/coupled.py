@@ -13,7 +13,7 @@ from locdist.local.coupled import Coupling, Fit, Norm, Rounds, Squared
 from locdist.local.families import Bernoulli, Family, Gamma, Poisson
 from locdist.local.graph import Graph
 from locdist.local.hierarchy import grouped
-from locdist.local.losses import Array, Losses, Rows, double
+from locdist.local.losses import Array, Losses, Rows, double, is_number
 from locdist.local.network import Network, NodeModels, with_intercept
 from locdist.methods.atlas import Atlas, atlas_by_name
 from locdist.methods.estimators import with_parameters
@@ -57,7 +57,7 @@ class CoupledMethod:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", tuple((name, plain(value)) for name, value in self.parameters))
-        if isinstance(self.ridge, bool) or not 0 <= self.ridge < float("inf"):
+        if not is_number(self.ridge) or not 0 <= self.ridge < float("inf"):
             raise UsageError("a ridge of 0 or more", repr(self.ridge), "0 is the default.")
 
     @property

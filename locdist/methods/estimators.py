@@ -40,10 +40,11 @@ def estimator_of(path: object, parameters: Mapping[str, Any] | None = None, own:
     for word in given:
         if word not in known and not free:
             raise UsageError(f"a parameter of {name}", repr(word), did_you_mean(word, (*known, *own)))
-    if "random_state" in known:
-        given = {"random_state": 0} | given  # the same whenever it is fitted again
     try:
-        return kind(**given)
+        found = kind(**given)
+        if "random_state" not in given and found.get_params().get("random_state", 0) is None:
+            found = kind(**given, random_state=0)  # the same whenever it is fitted again
+        return found
     except (TypeError, ValueError) as error:
         raise UsageError(f"parameters that {name} takes", f"{given} ({error})", "Correct them.") from error
 
@@ -53,7 +54,10 @@ def with_parameters(choice: Mapping[str, Any], make: Callable[..., object] | Non
     own = () if make is None else inspect.signature(make).parameters
     others = {word: value for word, value in choice.items() if word != "name" and word not in own}
     given = {word: value for word, value in choice.items() if word not in others}
-    return given | ({"parameters": {**(given.get("parameters") or {}), **others}} if others else {})
+    told = given.get("parameters") or {}
+    if not isinstance(told, Mapping):
+        raise UsageError("parameters of the estimator by name", repr(told), "Write max_depth=4.")
+    return given | ({"parameters": {**told, **others}} if others else {})
 
 
 def check_estimator(estimator: Any) -> None:

@@ -11,10 +11,11 @@ from locdist.errors import UsageError
 from locdist.local.answers import Answers
 from locdist.local.estimated import Estimated
 from locdist.local.graph import Graph
-from locdist.local.losses import Array, Rows, double
+from locdist.local.losses import Array, Rows, double, is_number
 from locdist.local.network import Links, answered
 from locdist.local.parametric import Named
 from locdist.local.relaxed import Relaxed, heard, statuses
+from locdist.methods.charts import check_labels
 from locdist.methods.estimators import check_estimator, estimator_of
 
 
@@ -66,6 +67,8 @@ class FedRelax:
         if common.ndim != 2 or common.shape[1] != rows.features.shape[1] or not len(common):
             given = f"shape {list(common.shape)}"
             raise UsageError(f"shared rows [s, {rows.features.shape[1]}], at least one", given, "Give some.")
+        if self.refit.model.classifies:
+            check_labels(rows.targets)
         own, links = rows.by_node(len(graph)), Links.of(graph).graph
         width = int(rows.targets.max()) + 1 if self.refit.model.classifies and len(rows.targets) else 1
         said = torch.full((len(graph), len(common), width), torch.nan, dtype=torch.float64)
@@ -186,9 +189,9 @@ def largest_change(before: Tensor, after: Tensor) -> float:
 
 def check_rounds(amount: float, tolerance: float, rounds: int) -> None:
     """UsageError for what cannot be."""
-    if isinstance(amount, bool) or not 0 <= amount < float("inf"):
+    if not is_number(amount) or not 0 <= amount < float("inf"):
         raise UsageError("a strength of 0 or more", repr(amount), "0 leaves every node alone.")
-    if isinstance(tolerance, bool) or not 0 <= tolerance < float("inf"):
+    if not is_number(tolerance) or not 0 <= tolerance < float("inf"):
         raise UsageError("a tolerance of 0 or more", repr(tolerance), "1e-6 is usual.")
     most: object = rounds  # whatever users passed
     if isinstance(most, bool) or not isinstance(most, int) or most < 1:

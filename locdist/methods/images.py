@@ -99,8 +99,9 @@ def nonlocal_bayes(
     """Non-local Bayes: groups of patches that look alike are taken for draws from one Gaussian and noise, and
     each patch for its mean given what was seen; in two passes.
 
-    The first finds groups, means and covariances in the noisy image, the second in what the first made. In
-    color, groups are found by lightness and each of three uncorrelated channels is shrunk.
+    The first finds groups, means and covariances in the noisy image, less the noise; of so few patches a
+    variance below 2 σ² may be noise alone, and counts as such. The second finds them in what the first made.
+    In color, groups are found by lightness and each of three uncorrelated channels is shrunk.
 
     Parameters
     ----------

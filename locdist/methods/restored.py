@@ -13,7 +13,7 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local import images
-from locdist.methods.method import ArrayLike
+from locdist.methods.method import ArrayLike, plain
 
 Image = NDArray[np.float64]
 _HELD = 384  # bytes of a number: its copies in Arrow and in tensors, measured
@@ -29,10 +29,7 @@ class ImageMethod(ABC):
     @property
     def spec(self) -> dict[str, Any]:
         """JSON: the name and the parameters; `restore_method(spec)` makes it again."""
-        told = {
-            name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()
-        }
-        return {"name": self.name, **told}
+        return {"name": self.name, **{name: _told(value) for name, value in asdict(self).items()}}
 
     @property
     @abstractmethod
@@ -191,7 +188,7 @@ IMAGE_METHODS: Mapping[str, Callable[..., ImageMethod]] = {
 
 def checked(image: ArrayLike | Tensor) -> tuple[Tensor, tuple[int, ...]]:
     """An image as [h, w, c], and its own shape; UsageError for what is none."""
-    values = torch.tensor(np.asarray(image), dtype=torch.float64)
+    values = torch.tensor(np.ma.filled(np.ma.asarray(image, np.float64), np.nan))
     if values.ndim not in (2, 3) or not values.numel():
         raise UsageError(
             "an image [h, w] or [h, w, c]", f"shape {list(values.shape)}", "One image at a time."
@@ -217,6 +214,10 @@ def check_whole(name: str, given: int, least: int) -> None:
     """UsageError for what is no count, or too small a one."""
     if not (_is_whole(given) and given >= least):
         raise UsageError(f"{name} of at least {least}", repr(given), "It is a whole number.")
+
+
+def _told(value: Any) -> Any:
+    return [plain(each) for each in value] if isinstance(value, tuple) else plain(value)
 
 
 def _is_whole(given: object) -> bool:

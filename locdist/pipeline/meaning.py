@@ -93,9 +93,7 @@ def _references(file: File) -> Iterator[Mistake]:
         for path, name, verbs in _named(step.content):
             above = [each.content.name for each in file.steps[:number] if each.verb in verbs]
             if name not in above:
-                wanted = "a step above that writes rows"
-                if verbs is not _ROWS:
-                    wanted = f"a{'n' * (verbs[0][0] in 'ei')} {' or '.join(verbs)} step above"
+                wanted = f"a step above ({'that writes rows' if verbs is _ROWS else ' or '.join(verbs)})"
                 remedy = did_you_mean(name, above) if above else "There is none above."
                 place = ("steps", number, step.verb, *path)
                 yield Mistake(place, wanted, repr(name), remedy)

@@ -79,7 +79,7 @@ SYSTEMS = {
     "fuzzy inference": ("fuzzy_inference",),
     "denoising autoencoder": ("denoise", "denoise_manifold", "lazy_autoencoder"),
     "hierarchical local models": ("local_pca", "stack", "mgwr"),
-    "non-local models": ("nonlocal_means", "bilateral", "local_bayes"),
+    "non-local models": ("nonlocal_means", "bilateral", "nonlocal_bayes", "local_bayes"),
     "series": ("local_ar",),
     "networks of local models": ("gtvmin", "fed_relax", "dem_learn", "logifold"),
 }  # fmt: skip
@@ -581,6 +581,13 @@ ROWS: tuple[Row, ...] = (
         "w = exp(−\\|Δx\\|²/2σ_s² − \\|Δv\\|²/2σ_c²)",
         "OpenCV `bilateralFilter`, single precision",
         layers.bilateral,
+    ),
+    Row(
+        "nonlocal_bayes",
+        "groups of alike patches × a Gaussian and noise",
+        "μ + C (C + σ² I)⁻¹ (z − μ), C of (C₀ − σ² I)₊ C₀⁻¹ …",
+        "NumPy `inv`, one group of all patches",
+        layers.nonlocal_bayes,
     ),
     Row(
         "lazy_map",

@@ -8,6 +8,7 @@ from sklearn.manifold import spectral_embedding
 from sklearn.neighbors import KNeighborsRegressor
 
 import locdist as ld
+from locdist.local.images import Groups, regrouped
 
 Array = NDArray[np.float64]
 RNG = np.random.default_rng(7)
@@ -68,6 +69,40 @@ def bilateral() -> float:
     """Beside OpenCV's."""
     theirs = cv2.bilateralFilter(IMAGE.astype(np.float32), 7, 0.25, 1.5, borderType=cv2.BORDER_REPLICATE)
     return _difference(ld.bilateral(IMAGE, 7, 0.25, 1.5), theirs)
+
+
+def nonlocal_bayes() -> float:
+    """One group of all patches, in both passes; in double precision."""
+    image, size, sigma = IMAGE[:10, :9], 3, 0.1
+
+    def passed(guide: Array, clean: bool) -> Array:
+        noisy, known = (
+            np.lib.stride_tricks.sliding_window_view(part, (size, size)).reshape(-1, size * size)
+            for part in (image, guide)
+        )
+        mean, covariance = known.mean(0), np.cov(known.T, bias=True)
+        eye = sigma**2 * np.eye(size * size)
+        gain = (
+            covariance @ np.linalg.inv(covariance + eye) if clean else _above(covariance, 2 * sigma**2, eye)
+        )
+        found = (mean + (noisy - mean) @ gain.T).reshape(8, 7, size, size)
+        total, count = np.zeros_like(image), np.zeros_like(image)
+        for row, column in np.ndindex(8, 7):
+            total[row : row + size, column : column + size] += found[row, column]
+            count[row : row + size, column : column + size] += 1
+        return np.asarray(total / count)
+
+    theirs = passed(passed(image, clean=False), clean=True)
+    values, groups = torch.tensor(image)[:, :, None], Groups(size, 1, 10, 56)
+    basic = regrouped(values, values, groups, sigma, clean=False)
+    return _difference(regrouped(values, basic, groups, sigma, clean=True)[:, :, 0], theirs)
+
+
+def _above(covariance: Array, floor: float, noise: Array) -> Array:
+    """(C - s^2 I) C^-1 on the axes along which the variance is above a floor, else 0."""
+    variances, axes = np.linalg.eigh(covariance)
+    some = axes[:, variances > floor]
+    return np.asarray(some @ some.T @ (covariance - noise) @ np.linalg.inv(covariance))
 
 
 def lazy_map() -> float:

@@ -21,6 +21,7 @@ from locdist.jobs.status import status
 from locdist.local.lazy import Rested, Settling
 from tests.system.generated import parts, read
 from tests.system.interrupted import embed
+from tests.system.test_cluster import OTHERS
 from tests.system.test_label import kill_at
 
 ROWS, AXES = 300, "xyz"
@@ -70,23 +71,25 @@ def test_files_say_what_memory_says(support: Dataset, name: str, tmp_path: Path)
     np.testing.assert_allclose(coordinates(read(tmp_path / "new")), expected.transform(new).values, atol=1e-9)
 
 
-@pytest.mark.parametrize("name", ["lle", "lazy-map"])
-def test_every_executor_gives_the_same_bytes(support: Dataset, name: str, tmp_path: Path):
+def test_every_executor_gives_the_same_bytes(support: Dataset, tmp_path: Path):
     for number, executor in enumerate([ld.Local(1), ld.Local(2), ld.Local(2, processes=True)]):
-        made(name, support, tmp_path / str(number), executor=executor)
+        made("lle", support, tmp_path / str(number), executor=executor)
     assert len(parts(tmp_path / "0")) >= 5
     assert parts(tmp_path / "0") == parts(tmp_path / "1") == parts(tmp_path / "2")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["lazy-map", "lazy-autoencoder"])
-def test_clusters_give_the_same_bytes(support: Dataset, name: str, tmp_path: Path):
+@pytest.mark.parametrize("other", OTHERS)
+def test_clusters_give_the_same_bytes(support: Dataset, other: str, tmp_path: Path):
     new = {axis: ROLL[:50, at] + 0.1 for at, axis in enumerate(AXES)}
-    for place, executor in {"one": ld.Local(1), "ray": ld.Ray(workers=2), "dask": ld.Dask(workers=2)}.items():
-        made(name, support, tmp_path / place, executor=executor)
-        ld.place(tmp_path / place, new, tmp_path / f"{place}-placed", executor=executor)
-        assert parts(tmp_path / place) == parts(tmp_path / "one")
-        assert parts(tmp_path / f"{place}-placed") == parts(tmp_path / "one-placed")
+    with OTHERS[other]().kept() as executor:
+        for name in ("lazy-map", "lazy-autoencoder"):
+            for place, running in {"one": ld.Local(1), other: executor}.items():
+                made(name, support, tmp_path / name / place, executor=running)
+                ld.place(tmp_path / name / place, new, tmp_path / name / f"{place}-new", executor=running)
+            for made_of in ("", "-new"):
+                one, two = (tmp_path / name / f"{place}{made_of}" for place in ("one", other))
+                assert parts(one) == parts(two)
 
 
 def test_a_part_that_was_lost_is_made_again(support: Dataset, tmp_path: Path):

@@ -199,9 +199,9 @@ WRONG = [
 UNFIT = [
     ("tricube", "dot-product, bandwidth: nearest", 8, "steps.0.predict.method", "a positive temperature"),
     ("evaluate: {step: predict", "evaluate: {step: predcit", 12, "steps.2.evaluate.step", "'predict'"),
-    ("evaluate: {step: predict", "evaluate: {step: neighbors", 12, "steps.2.evaluate.step", "a predict or"),
-    ("{k: 3,", "{k: 3, index: {step: predict},", 11, "steps.1.neighbors.index.step", "an index step above"),
-    (METHOD, "{step: tuned}", 8, "steps.0.predict.method.step", "a tune or select or rules step above"),
+    ("evaluate: {step: predict", "evaluate: {step: neighbors", 12, "steps.2.evaluate.step", "above (predict"),
+    ("{k: 3,", "{k: 3, index: {step: predict},", 11, "steps.1.neighbors.index.step", "a step above (index)"),
+    (METHOD, "{step: tuned}", 8, "steps.0.predict.method.step", "a step above (tune or select or rules)"),
     ("{k: 3,", "{k: 3, index: {},", 11, "steps.1.neighbors.index", "path or step"),
     ("{k: 3,", "{k: 3, queries: {step: later},", 11, "steps.1.neighbors.queries.step", "'predict'"),
     ("{k: 3,", "{k: 3, name: predict,", 11, "steps.1.neighbors", "a name of its own"),

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import locdist as ld
 from locdist.cli.app import app
-from locdist.errors import DataError, TooManyBadRows, UsageError
+from locdist.errors import TooManyBadRows, UsageError
 from locdist.jobs.restoring.chosen import RESTORE_METHODS, restore_method
 from locdist.jobs.restoring.planned import plan_restore
 from locdist.jobs.restoring.tasks import cut
@@ -81,6 +81,8 @@ def test_arrays_vectors_and_tensors_are_images(tmp_path: Path):
     colors = [np.dstack([image] * 3) for image in stack]
     found = ld.restore("bilateral", {"image": [*colors, None], "id": np.arange(4)}, keep="*")
     assert found["status"].to_pylist() == ["ok"] * 3 + ["bad_query"]
+    masked = ld.restore("bilateral", [stack[0], np.ma.masked_greater(stack[1], 0.9)])
+    assert masked["status"].to_pylist() == ["ok", "bad_query"]
     np.testing.assert_array_equal(found["restored_image"].to_pylist()[2], ld.bilateral(colors[2]))
 
 
@@ -162,8 +164,10 @@ def test_what_cannot_be_restored_is_refused_before_any_work(place: Path, tmp_pat
         ld.restore("bilateral", given, out, shape=(3, 4))
     with pytest.raises(UsageError, match="restored_image"):
         ld.restore("bilateral", {"image": np.zeros((1, 4, 4)), "restored_image": [1]}, keep="*")
-    with pytest.raises((UsageError, DataError)):
+    with pytest.raises(UsageError, match="'pixels'"):
         ld.restore("bilateral", given, out, column="pixels")
+    with pytest.raises(UsageError, match="both"):
+        ld.restore("bilateral", [np.zeros((4, 4)), np.zeros((4, 4, 3))])
     assert not out.exists()
     with pytest.raises(TooManyBadRows):
         ld.restore(OF_IMAGES, given, max_bad=3)

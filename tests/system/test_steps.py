@@ -116,8 +116,8 @@ def test_new_rows_among_the_clusters_and_in_the_picture_of_steps(here: Path):
     ("steps.select.methods=knm", "Did you mean 'knn'?"),
     ("steps.select.grid={kk: [3]}", "kk"),
     ("steps.select.grid={k: 9..3}", "0 < low < high"),
-    ("steps.mapped.map={step: rules}", "a tune step above"),
-    ("steps.best.method={step: mapped}", "a tune or select or rules step above"),
+    ("steps.mapped.map={step: rules}", "a step above (tune)"),
+    ("steps.best.method={step: mapped}", "a step above (tune or select or rules)"),
     ("steps.rules.name=index", "a name of its own"),
 ])  # fmt: skip
 def test_what_they_cannot_do_is_told_before_anything_runs(here: Path, change: str, said: str):

@@ -30,6 +30,7 @@ from locdist.plan.plan import Attempt, Task
 from locdist.plan.records import Record
 
 Name = int | str
+MOST = 4096  # charts: every one of them is asked about every query
 _CHARTS = b"charts"
 
 
@@ -72,6 +73,7 @@ class SortCharts:
         used, there = len(rows.nodes), rows.weights > 0
         named, rows, held = named.filter(pa.array(there.numpy())), rows.there, held[there]
         names = distinct(named)
+        check_count(len(names), least=0)
         place = torch.from_numpy(codes(named, names)).masked_fill(held, -1)
         told = Charts(tuple(names.to_pylist()))
         batches = [_batch(rows.some(place == each), told) for each in range(-1, len(names))]
@@ -133,8 +135,9 @@ class FitChart:
         judged = self._judged(attempt.folder, fitted)
         failed = Status.EMPTY if not len(own.nodes) else Status.NOT_FINITE
         status = torch.tensor([int(Status.OK if fitted is not None else failed)])
-        right = judged.hits.sum(1) / judged.seen.sum(1)
-        threshold = self.method.threshold(judged).masked_fill(status != 0, torch.nan)
+        failing, threshold = status != 0, self.method.threshold(judged)
+        right = (judged.hits.sum(1) / judged.seen.sum(1)).masked_fill(failing, torch.nan)
+        threshold = threshold.masked_fill(failing | threshold.isinf(), torch.nan)
         told = {"rows": [len(own.nodes)], "held_out": [judged.sure.shape[1]], "accuracy": nullable(right)}
         kind = pa.type_for_alias(self.stored.type)
         table = pa.table({
@@ -152,13 +155,8 @@ class FitChart:
     def _judged(self, folder: Store, fitted: object) -> Judged:
         """What the chart says of rows that none was fitted on, a partition at a time."""
         classes = len(self.stored.labels)
-        judged = Judged.joined(
-            [self.method.judge(fitted, held, classes) for held in self._read(folder, None)]
-        )
-        if self.method.holdout and not judged.sure.shape[1]:
-            remedy = "Hold out more (holdout=0.5), or nothing: with holdout=0 thresholds are 0."
-            raise DataError("rows that are held out for the thresholds", "none", remedy)
-        return judged
+        parts = [self.method.judge(fitted, held, classes) for held in self._read(folder, None)]
+        return Judged.joined(parts)
 
     def _read(self, folder: Store, chart: Name | None) -> Iterator[Rows]:
         """The rows of a chart in each partition; of None those held out."""
@@ -173,6 +171,13 @@ class FitChart:
             with folder.open(name, mmap=True) as stream:
                 for batch in read_batches(stream, name, numbers_of):
                     yield rows_of_chart(batch)
+
+
+def check_count(charts: int, least: int = 1) -> None:
+    """DataError for too many charts, or too few."""
+    if not least <= charts <= MOST:
+        remedy = "Name another column (--node), or check the rows."
+        raise DataError(f"1 to {MOST:,} charts", f"{charts:,}", remedy)
 
 
 def rows_of_chart(batch: pa.RecordBatch) -> Rows:

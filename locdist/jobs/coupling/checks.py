@@ -12,12 +12,17 @@ from locdist.methods.atlas import Atlas
 from locdist.methods.coupled import OfNodes
 from locdist.methods.federated import FedRelax
 
+TAKEN = ("rows", "intercept", "held_out", "accuracy", "threshold", "status")  # columns of the output
+
 
 def check_roles(rows: Dataset, method: OfNodes) -> None:
     """UsageError for rows without the roles that a method needs, or with others."""
     roles, schema, folded = rows.roles, rows.source.schema, isinstance(method, Atlas)
     if roles.id is None and not folded:
         raise UsageError("a column that names the node of each row", "none", "Name it, as the id (--node).")
+    if roles.id in TAKEN or (roles.id or "").startswith("coefficient_"):
+        wanted = "a column of names that the output has no other use for"
+        raise UsageError(wanted, repr(roles.id), "Rename it.")
     allowed = is_class if folded else numeric
     if len(roles.target) != 1 or not allowed(schema.field(roles.target[0]).type):
         given = ", ".join(f"{name} of type {schema.field(name).type}" for name in roles.target) or "none"
@@ -28,10 +33,10 @@ def check_roles(rows: Dataset, method: OfNodes) -> None:
         raise UsageError("features as the key, with metric 'l2' and no map or offset", given, "Leave it out.")
 
 
-def check_charts(method: Atlas, rows: Dataset, edges: Any, shared: Any) -> None:
+def check_charts(method: Atlas, rows: Dataset, *others: Any) -> None:
     """UsageError for charts that are told twice, or never the same, and for what they do not read."""
-    if edges is not None or shared is not None:
-        raise UsageError("charts without edges and shared rows", "some", "Leave them out.")
+    if any(each is not None for each in others):
+        raise UsageError("charts without edges, ends and shared rows", "some", "Leave them out.")
     if method.charts is not None and rows.roles.id is not None:
         given = f"charts={method.charts}, and column {rows.roles.id!r}"
         remedy = "Leave out one: rows are drawn, or a column names their chart."

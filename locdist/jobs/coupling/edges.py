@@ -47,6 +47,9 @@ class NamedEdges:
     def of(data: Any, columns: Sequence[str] | None, names: pa.DataType) -> "NamedEdges":
         """The edges of a graph's folder, or of a table, whose ends are named as nodes of type `names` are."""
         if isinstance(data, StoredGraph) or (isinstance(data, str | Path) and is_graph(data)):
+            if columns is not None:
+                given = ", ".join(columns)
+                raise UsageError("a graph, which has no columns of ends", given, "Leave them out.")
             found = StoredGraph.at(data)
             return NamedEdges(found.source, names, (), found)._checked()
         rows = source(data)
