@@ -184,7 +184,7 @@ def _column(values: Any) -> Any:
     found = [
         None if each is None else np.ma.filled(np.ma.asarray(each, np.float64), np.nan) for each in values
     ]
-    axes = {each.ndim for each in found if each is not None}
+    axes = {each.ndim for each in found if each is not None} or {values.ndim - 1}
     if len(axes) > 1:
         raise UsageError("images [h, w], or images [h, w, c]", "both", "Give those in color apart.")
     return Pictures("", axes.pop()).written(found)

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from locdist.errors import UsageError
 from locdist.jobs.asking.spread import spread
 from locdist.jobs.chosen import read_method
 from locdist.jobs.clustering.climb import Climb
@@ -17,10 +18,11 @@ from locdist.local.modes import cells, located
 from locdist.local.regions import Regions
 from locdist.methods.method import ArrayLike, Method
 from locdist.methods.moving import mean_shift
-from locdist.methods.restored import check_positive, check_whole, checked
+from locdist.methods.restored import check_positive, check_truth, check_whole, checked
 from locdist.search.exact import Exact
 
 GRAIN, SAMPLE = 0.25, 5_000  # side of the cells of the lattice; pixels that climbs look at
+FAR = 2.0**40  # units from 0, where the digits of numbers are about to end
 
 
 @dataclass(frozen=True)
@@ -94,11 +96,11 @@ def segment(
     Comaniciu, Meer, *Mean Shift: A Robust Approach Toward Feature Space Analysis*, IEEE PAMI 24, 2002.
     """
     values, _ = checked(image)
-    check_positive("space", space)
-    check_positive("color", color)
-    check_whole("least", least, 1)
     chosen = mean_shift(1.0, "uniform") if method is None else read_method(method)
-    cutting = Cutting(Climb.of(chosen, grain, sample, None), float(space), float(color), least, join)
+    cutting = Cutting.of(Climb.of(chosen, grain, sample, None), space, color, least, join)
+    if cutting.is_far(values):
+        given = f"space={space!r}, color={color!r}, a largest value of {float(values.abs().max()):g}"
+        raise UsageError("places and colors within 2^40 units", given, "Make space, or color, larger.")
     (found,) = spread(cutting, [values])
     return Segments(found.labels.numpy(), found.colors.numpy(), found.sizes.numpy())
 
@@ -112,6 +114,19 @@ class Cutting:
     color: float
     least: int
     join: bool
+
+    @staticmethod
+    def of(climb: Climb, space: float, color: float, least: int, join: bool) -> "Cutting":
+        """Checked; UsageError for what is no width, count or choice."""
+        check_positive("space", space)
+        check_positive("color", color)
+        check_whole("least", least, 1)
+        check_truth("join", join)
+        return Cutting(climb, float(space), float(color), least, join)
+
+    def is_far(self, values: Tensor) -> bool:
+        """Whether an image lies so many units from 0 that cells of a lattice cannot tell pixels apart."""
+        return max(max(values.shape[:2]) / self.space, float(values.abs().max()) / self.color) > FAR
 
     def __call__(self, values: Tensor) -> Regions:
         """The regions of an image [h, w, c]."""

@@ -70,9 +70,13 @@ class Judged:
 
     @staticmethod
     def joined(parts: Sequence["Judged"]) -> "Judged":
-        """The rows of all parts."""
+        """The rows of all parts, in an order that follows from what is said of them: sums are the same."""
         each = zip(*((part.sure, part.hits, part.seen) for part in parts), strict=True)
-        return Judged(*(torch.cat(some, 1) for some in each))
+        sure, hits, seen = (torch.cat(some, 1) for some in each)
+        order = hits.argsort(dim=1, stable=True)
+        for values in (seen, sure):
+            order = order.gather(1, values.gather(1, order).argsort(dim=1, stable=True))
+        return Judged(*(values.gather(1, order) for values in (sure, hits, seen)))
 
     def lowest(self, accuracy: float) -> Tensor:
         """The thresholds [c]; DataError without rows."""

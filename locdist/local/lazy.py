@@ -151,7 +151,8 @@ class Settling:
     def _whitened(self, values: Tensor) -> Tensor:
         scaled = self._roots * (values - self._masses @ values)
         basis: Tensor = torch.linalg.qr(scaled)[0]
-        return basis.div(self._roots.clamp(min=torch.finfo(basis.dtype).tiny))
+        found = basis.div(self._roots.clamp(min=torch.finfo(basis.dtype).tiny))
+        return found.contiguous()  # as a checkpoint holds it: the last bits of sums follow the layout
 
     def _axes(self, values: Tensor) -> tuple[Tensor, Tensor]:
         moved = (self._masses[:, None] * values).T @ self.walk(values)

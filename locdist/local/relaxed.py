@@ -16,9 +16,21 @@ from torch import Tensor
 from locdist.local.answers import Status
 from locdist.local.estimated import Estimated
 from locdist.local.graph import Graph
+from locdist.local.levels import uniform
 from locdist.local.losses import Rows
 
 _SAID = 300  # characters of an error
+
+
+def draws(rows: Rows, count: int, seed: int = 0) -> Tensor:
+    """Numbers [r, count] from 0 to 1 that follow from the content of rows and the seed."""
+    told = torch.cat([rows.features, rows.targets[:, None], rows.weights[:, None]], 1)
+    return uniform(told, count, seed)
+
+
+def ordered(rows: Rows) -> Rows:
+    """Rows in an order that follows from their content: estimators sum them, and break ties, by it."""
+    return rows.some(draws(rows, 1)[:, 0].argsort(stable=True))
 
 
 def heard(graph: Graph, said: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,10 +10,9 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local.charts import Judged
 from locdist.local.estimated import Estimated
-from locdist.local.levels import uniform
 from locdist.local.losses import Array, Rows, double, is_number
 from locdist.local.parametric import Named
-from locdist.local.relaxed import Relaxed
+from locdist.local.relaxed import Relaxed, draws
 from locdist.methods.charts import Logifold, check_accuracy, check_labels
 from locdist.methods.estimators import check_estimator, estimator_of
 
@@ -52,9 +51,7 @@ class Atlas:
         """Numbers [r, 3] from 0 to 1 that follow from the content of rows and the seed: of who is held out,
         of charts, and of the order in which a chart is fitted.
         """
-        return uniform(
-            torch.cat([rows.features, rows.targets[:, None], rows.weights[:, None]], 1), 3, self.seed
-        )
+        return draws(rows, 3, self.seed)
 
     def held(self, drawn: Tensor) -> Tensor:
         """Whether rows are held out [r], if no column says so."""

@@ -14,7 +14,7 @@ from locdist.local.graph import Graph
 from locdist.local.losses import Array, Rows, double, is_number
 from locdist.local.network import Links, answered
 from locdist.local.parametric import Named
-from locdist.local.relaxed import Relaxed, heard, statuses
+from locdist.local.relaxed import Relaxed, heard, ordered, statuses
 from locdist.methods.charts import check_labels
 from locdist.methods.estimators import check_estimator, estimator_of
 
@@ -69,7 +69,7 @@ class FedRelax:
             raise UsageError(f"shared rows [s, {rows.features.shape[1]}], at least one", given, "Give some.")
         if self.refit.model.classifies:
             check_labels(rows.targets)
-        own, links = rows.by_node(len(graph)), Links.of(graph).graph
+        own, links = ordered(rows).by_node(len(graph)), Links.of(graph).graph
         width = int(rows.targets.max()) + 1 if self.refit.model.classifies and len(rows.targets) else 1
         said = torch.full((len(graph), len(common), width), torch.nan, dtype=torch.float64)
         change, number, fitted, weight = float("inf"), 0, list[Any](), said.new_zeros(len(graph))

@@ -101,11 +101,12 @@ def nonlocal_bayes(
 
     The first finds groups, means and covariances in the noisy image, less the noise; of so few patches a
     variance below 2 σ² may be noise alone, and counts as such. The second finds them in what the first made.
-    In color, groups are found by lightness and each of three uncorrelated channels is shrunk.
+    In color, groups are found by lightness and each of three uncorrelated channels is shrunk; of another
+    number of channels each is shrunk, and the first one tells groups.
 
     Parameters
     ----------
-    image : array [h, w] or [h, w, 3]
+    image : array [h, w] or [h, w, c]
     sigma : float
         Standard deviation of the noise, in units of the image; > 0.
     patch : int

@@ -144,7 +144,6 @@ class NonlocalBayes(ImageMethod):
     name: ClassVar[str] = "nonlocal-bayes"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "similar", tuple(self.similar))  # of JSON it is a list
         check_positive("sigma", self.sigma)
         check_whole("patch", self.patch, 2)
         check_whole("distance", self.distance, 0)
@@ -152,8 +151,10 @@ class NonlocalBayes(ImageMethod):
         if self.stride > self.patch:
             given = f"stride {self.stride} and patch {self.patch}"
             raise UsageError("a stride of at most a patch", given, "No pixel may lie between patches.")
-        if len(self.similar) != 2:
-            raise UsageError("similar patches of two passes", repr(self.similar), "(70, 30), say.")
+        passes: object = self.similar
+        if not (isinstance(passes, tuple | list) and len(passes) == 2):
+            raise UsageError("similar patches of two passes", repr(passes), "[70, 30], say.")
+        object.__setattr__(self, "similar", tuple(self.similar))  # of JSON it is a list
         for count in self.similar:
             check_whole("similar", count, 1)
 
@@ -170,15 +171,17 @@ class NonlocalBayes(ImageMethod):
         return (_HELD + 10 * shifts) * numbers + 32 * images.GROUPS * group
 
     def restored(self, values: Tensor) -> Tensor:
-        colors, unit = values.shape[2], float(values.abs().max()) or 1.0  # in single precision
+        colors, flat = values.shape[2], values.flatten(0, 1)
+        middle = flat.amin(0) / 2 + flat.amax(0) / 2
+        unit = float((values - middle).abs().max()) or 1.0  # single precision begins here
         turn = _COLORS / _COLORS.norm(dim=1, keepdim=True) if colors == 3 else torch.eye(colors).double()
-        there, noise = (values / unit @ turn.T).float(), self.sigma / unit
+        there, noise = ((values - middle) / unit @ turn.T).float(), self.sigma / unit
         first, second = (
             images.Groups(self.patch, self.stride, self.distance, count) for count in self.similar
         )
         basic = images.regrouped(there, there, first, noise, clean=False)
         found = images.regrouped(there, basic, second, noise, clean=True)
-        return unit * (found.double() @ turn)
+        return middle + unit * (found.double() @ turn)
 
 
 IMAGE_METHODS: Mapping[str, Callable[..., ImageMethod]] = {
@@ -214,6 +217,12 @@ def check_whole(name: str, given: int, least: int) -> None:
     """UsageError for what is no count, or too small a one."""
     if not (_is_whole(given) and given >= least):
         raise UsageError(f"{name} of at least {least}", repr(given), "It is a whole number.")
+
+
+def check_truth(name: str, given: bool) -> None:
+    """UsageError for what is neither true nor false: a word would count as true."""
+    if not isinstance(given, bool):
+        raise UsageError(f"{name} true or false", repr(given), "Write one of these.")
 
 
 def _told(value: Any) -> Any:

@@ -15,7 +15,7 @@ def spelled(choice: str | Mapping[str, Any], table: Mapping[str, Callable[..., M
     Raises
     ------
     UsageError
-        For an unknown name or parameter, with the one that was probably meant.
+        For an unknown name or parameter, with the one that was probably meant; for one that is missing.
     """
     given = {"name": choice} if isinstance(choice, str) else dict(choice)
     name = str(given.pop("name", None))
@@ -25,4 +25,8 @@ def spelled(choice: str | Mapping[str, Any], table: Mapping[str, Callable[..., M
     for word in given:
         if word not in known:
             raise UsageError(f"a parameter of {name}", repr(word), did_you_mean(word, known))
+    lost = [word for word, each in known.items() if each.default is each.empty and word not in given]
+    if lost:
+        remedy = f"Give it: --param {lost[0]}=VALUE in a command, {lost[0]}: VALUE beside the name in a file."
+        raise UsageError(f"{name} with {', '.join(lost)}", "none", remedy)
     return table[name](**given)

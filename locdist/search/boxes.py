@@ -17,7 +17,7 @@ from torch import Tensor
 
 from locdist.local.neighborhood import Neighborhood, smallest
 from locdist.local.sphere import arcs
-from locdist.search.lowest import lowest
+from locdist.search.lowest import lowest, taken
 
 WIDE = 3  # columns up to which boxes are small beside the space
 ROWS = 2048  # from so many rows on there is something to leave out
@@ -25,6 +25,7 @@ LEAF = 32  # rows of a box
 GROUP, FEW = 64, 16  # queries of a group, where there are as many as rows and where they are far apart
 AMPLE = 3  # times k rows are looked at for the bound: with k alone it is far too large
 ROUNDING = 1e-12  # relative, more than what sums of three squares and their roots lose
+TINY = 1e-300  # more than what squares lose that are no longer normal numbers
 MANY = 256  # queries that are worth building boxes for
 
 Floats = NDArray[np.float64]
@@ -68,13 +69,14 @@ class Boxes:
         near, ids = np.empty((len(asked), k)), np.empty((len(asked), k), np.int64)
         size = GROUP if 4 * len(asked) > len(self.ids) else FEW
         for group in _split(asked, np.arange(len(asked)), size):
-            near[group], ids[group] = self._near(asked[group].T, k)
+            with np.errstate(over="ignore"):  # an infinite square is far away
+                near[group], ids[group] = self._near(asked[group].T, k, metric)
         found = Neighborhood(torch.from_numpy(near), torch.from_numpy(ids))
         if metric != "haversine":
             return found
-        return Neighborhood(*smallest(arcs(found.distances), found.ids, k))  # arcs tie where chords do not
+        return Neighborhood(*smallest(arcs(found.distances), found.ids, k))
 
-    def _near(self, queries: Floats, k: int) -> tuple[Floats, Wholes]:
+    def _near(self, queries: Floats, k: int, metric: str) -> tuple[Floats, Wholes]:
         """Squared distances and ids [g, k] of close queries [d, g]; of equal ones the smaller id is first."""
         low, high = queries.min(1), queries.max(1)
         bound = self._bound(queries, low, high, k)
@@ -83,12 +85,16 @@ class Boxes:
         inside = _gaps(keys, keys, low, high) <= bound
         rows, keys = rows[inside], keys[:, inside]
         order = np.argsort(self.ids[rows])
-        near, places = lowest(_squares(queries, keys[:, order]), k)
+        squares = _squares(queries, keys[:, order])
+        near, places = lowest(squares, k)
+        if metric == "haversine" and np.count_nonzero(squares <= near[:, -1:] * (1 + ROUNDING)) > near.size:
+            places = lowest(arcs(torch.from_numpy(squares)).numpy(), k)[1]  # arcs tie where chords do not
+            near = taken(squares, places)
         return near, self.ids[rows[order]].take(places)
 
     def _bound(self, queries: Floats, low: Floats, high: Floats, k: int) -> float:
         """What no squared distance of a query to its k-th neighbor is above."""
-        middle, quarter = (low + high) / 2, (high - low) / 4
+        middle, quarter = low / 2 + high / 2, high / 4 - low / 4
         away = _gaps(self.low, self.high, middle, middle)
         order = np.argpartition(away, min(AMPLE * k // LEAF + 1, len(away) - 1))
         enough = np.searchsorted(np.diff(self.starts)[order].cumsum(), AMPLE * k) + 1
@@ -96,7 +102,7 @@ class Boxes:
         here = _squares(posts, self.keys[:, self._rows(order[:enough])])
         reach = np.sqrt(np.partition(here, k - 1, axis=1)[:, k - 1])
         ways = np.sqrt(_squares(queries, posts))
-        return float((reach + ways).min(1).max() ** 2 * (1 + ROUNDING))
+        return float((reach + ways).min(1).max() ** 2 * (1 + ROUNDING) + TINY)
 
     def _rows(self, boxes: Wholes) -> Wholes:
         """The places of all rows of some boxes."""

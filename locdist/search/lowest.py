@@ -21,17 +21,17 @@ def lowest(distances: Floats, k: int) -> tuple[Floats, Wholes]:
     marked |= np.arange(distances.shape[1])
     places = _lowest(marked, k)
     places &= mask
-    near = _taken(distances, places)
+    near = taken(distances, places)
     unsorted, last = near[:, 1:] < near[:, :-1], near[:, -1:]
     # these are some of those, so that equal sums say that each row has as many
     if unsorted.any() or np.count_nonzero(distances < last) > np.count_nonzero(near < last):
         wrong = unsorted.any(1) | ((distances < last).sum(1) > (near < last).sum(1))
         places[wrong] = np.argsort(distances[wrong], axis=1, kind="stable")[:, :k]
-        near[wrong] = _taken(distances[wrong], places[wrong])
+        near[wrong] = taken(distances[wrong], places[wrong])
     return near, places
 
 
-def _taken(values: Floats, places: Wholes) -> Floats:
+def taken(values: Floats, places: Wholes) -> Floats:
     """Of each row those at its places; as `np.take_along_axis`, in a third of the time."""
     begins = np.arange(len(values)) * values.shape[1]
     taken: Floats = values.reshape(-1).take(places + begins[:, None])

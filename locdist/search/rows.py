@@ -63,7 +63,7 @@ class Rows:
         keys = self.shards[0]["key"]
         narrow = keys.dtype == np.float64 and keys.shape[1] <= WIDE and metric in ("l2", "haversine")
         large = len(self.shards) == 1 and len(keys) >= max(ROWS, 4 * k)
-        return narrow and large and (queries >= MANY or "boxes" in vars(self))
+        return narrow and large and (queries >= MANY or (queries > 0 and "boxes" in vars(self)))
 
     @functools.cached_property
     def weight(self) -> float:

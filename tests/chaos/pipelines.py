@@ -24,7 +24,7 @@ ROWS = 400
 SHORTEST = 0.05  # seconds before a kill
 OWN = ("seconds", "work_seconds", "peak_memory", "told", "modified", "updated", "checksum", "fingerprint")
 """What JSON of two equal runs may differ in: times and sizes, and what is a sum over these."""
-LEFT = ("claim", "lock", "status.json", "events.jsonl")  # of a run, and not of its result
+LEFT = ("claim", "lock", "status.json", "events.jsonl")  # of a run, half-written too, and not of its result
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,11 @@ class Field:
     def contents(self) -> dict[str, Any]:
         """All that may not differ: data and indexes byte by byte, JSON without what is its own."""
         found = (path for folder in self.folders() for path in folder.rglob("*") if path.is_file())
-        kept = [path for path in found if path.name not in LEFT and "commits" not in path.parts]
+        kept = [
+            path
+            for path in found
+            if not path.name.lstrip(".").startswith(LEFT) and "commits" not in path.parts
+        ]
         return {str(path.relative_to(self.place / HOUSES)): _content(path) for path in kept}
 
 

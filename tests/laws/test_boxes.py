@@ -55,6 +55,27 @@ def test_boxes_of_places_on_the_earth():
     assert found.distances.equal(near)
 
 
+@pytest.mark.parametrize("k", [1, 2, 7, 30])
+def test_arcs_of_a_grid_of_places_tie_where_chords_do_not(k: int):
+    grid = np.indices((48, 48)).reshape(2, -1).T * [2.0, 1.0] - [48.0, 0.0]
+    degrees = np.random.default_rng(0).permutation(grid)
+    keys = ld.Exact(degrees, metric="haversine").rows.shards[0]["key"]
+    queries = torch.from_numpy(keys[:MANY])
+    near, ids = brute(keys, queries, k, "haversine")
+    found = Boxes.of(keys).search(queries, k, "haversine")
+    assert found.ids.equal(ids)
+    assert found.distances.equal(near)
+
+
+@pytest.mark.parametrize("unit", [3e-162, 1e155])
+def test_squares_that_lose_their_digits_or_overflow_lose_no_neighbor(unit: float):
+    keys = unit * np.random.default_rng(5).normal(size=(2304, 2))
+    near, ids = brute(keys, torch.from_numpy(keys[:300]), 7, "l2")
+    found = Boxes.of(keys).search(torch.from_numpy(keys[:300]), 7, "l2")
+    assert found.distances.equal(near)
+    assert found.ids.equal(ids.where(near.isfinite(), found.ids))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_small_and_hold_every_row_once(kind: str):
     parts = list(_split(points(kind, 1000, 2, 0), np.arange(1000), LEAF))
@@ -72,3 +93,4 @@ def test_only_many_queries_of_many_rows_with_narrow_keys_are_searched_in_boxes()
     assert not ld.Exact(points("normal", ROWS, 2, 0).astype(np.float32)).rows.boxed(MANY, 10, "l2")
     _ = rows.boxes
     assert rows.boxed(1, 10, "l2")  # once they are there
+    assert not rows.boxed(0, 10, "l2")

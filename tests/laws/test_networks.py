@@ -10,7 +10,7 @@ from sklearn.tree import DecisionTreeRegressor
 import locdist as ld
 from locdist.errors import DataError, UsageError
 from locdist.local.answers import Status
-from locdist.local.charts import certainty
+from locdist.local.charts import Judged, certainty
 from locdist.methods.coupled import coupled_method
 
 NODES, WIDTH, EACH = 5, 3, 12
@@ -239,6 +239,13 @@ def test_a_fit_that_fails_and_numbers_that_overflow_are_told():
         ld.fed_relax(KNeighborsRegressor())
 
 
+def test_estimators_do_not_depend_on_the_order_of_the_rows():
+    method = ld.fed_relax(Ridge(), rounds=3)
+    there = [0, *np.random.default_rng(5).permutation(len(OWNERS) - 1) + 1]
+    parts = [method(GRAPH, OWNERS[o], FEATURES[o], TARGETS[o], SHARED) for o in (range(len(OWNERS)), there)]
+    assert torch.equal(parts[0].said, parts[1].said)
+
+
 def test_answers_do_not_depend_on_the_order_of_the_queries():
     found = ld.fed_relax(DecisionTreeRegressor(max_depth=3, random_state=0), rounds=2)(
         GRAPH, OWNERS, FEATURES, TARGETS, SHARED
@@ -335,6 +342,51 @@ def test_thresholds_are_the_smallest_that_are_right_often_enough():
     torch.testing.assert_close(certainty(torch.tensor(VOTES)), torch.tensor(sure))
 
 
+def test_a_chart_is_as_right_as_it_says_and_never_by_silence():
+    """55 of 100 are 0.55, though 0.55 * 100 > 55; a chart that says nothing says no first class."""
+    votes = torch.tensor([[0.8, 0.2]]).double().expand(1, 100, 2)
+    judged = Judged.of(votes, torch.ones(1, 100).double(), (torch.arange(100) >= 55).long())
+    assert judged.lowest(0.55).tolist() == [0.0]
+    assert judged.lowest(0.56).tolist() == [float("inf")]
+    silent = Judged.of(votes * torch.nan, torch.ones(1, 100).double(), torch.zeros(100))
+    assert silent.hits.sum() == 0
+    with pytest.raises(DataError, match="rows that are held out"):
+        Judged.of(votes[:, :0], torch.ones(1, 0).double(), torch.zeros(0)).lowest(0.5)
+
+
+def test_what_charts_are_worth_does_not_depend_on_parts():
+    rng = np.random.default_rng(3)
+    sure, right = torch.tensor(rng.integers(3, 6, (1, 99)) / 7), torch.tensor(rng.integers(0, 2, (1, 99)))
+    seen = torch.tensor(rng.random((1, 99)))
+    parts = [
+        Judged(sure[:, some], (right * seen)[:, some], seen[:, some]) for some in torch.arange(99).split(9)
+    ]
+    one, two = Judged.joined(parts), Judged.joined(parts[::-1])
+    for name in ("sure", "hits", "seen"):
+        assert torch.equal(getattr(one, name), getattr(two, name))
+
+
+def test_words_and_nothing_are_no_numbers():
+    method = LogisticRegression()
+    for wrong, make in (
+        ("a strength", lambda given: ld.gtvmin(given)),
+        ("a tolerance", lambda given: ld.gtvmin(tolerance=given)),
+        ("a ridge", lambda given: ld.gtvmin(ridge=given)),
+        ("a strength", lambda given: ld.fed_relax(method, given)),
+        ("a tolerance", lambda given: ld.fed_relax(method, tolerance=given)),
+        ("an accuracy", lambda given: ld.atlas(method, accuracy=given)),
+        ("a share to hold out", lambda given: ld.atlas(method, holdout=given)),
+    ):
+        for given in (None, True, [1]):
+            with pytest.raises(UsageError, match=wrong):
+                make(given)
+    with pytest.raises(UsageError, match="a strength"):
+        coupled_method({"name": "gtvmin", "strength": "high"})
+    path = "sklearn.tree.DecisionTreeRegressor"
+    with pytest.raises(UsageError, match="by name"):
+        coupled_method({"name": "fed-relax", "estimator": path, "parameters": 5, "max_depth": 3})
+
+
 def test_what_does_not_fit_is_refused():
     for wrong, given in (
         ("Align the rows", (GRAPH, OWNERS[:3], FEATURES, TARGETS)),
@@ -371,6 +423,11 @@ def test_charts_refuse_what_is_no_share_and_no_class():
     for labels in (LABELS + 1, LABELS - 1, LABELS + 0.5, LABELS[:5], LABELS * np.nan):
         with pytest.raises(UsageError, match="labels"):
             ld.logifold(CHARTS).calibrated(FEATURES, labels)
+    for labels in (LABELS - 1, LABELS + 0.5):
+        with pytest.raises(UsageError, match="labels"):
+            ld.atlas(LogisticRegression(), 1)(FEATURES, labels)
+        with pytest.raises(UsageError, match="labels"):
+            ld.fed_relax(LogisticRegression())(GRAPH, OWNERS, FEATURES, labels, FEATURES[:3])
     folded = ld.logifold(CHARTS).calibrated(FEATURES, (LABELS + 1) % 3, 1.0)  # never right
     assert np.isinf(folded.thresholds).any()
     assert ld.logifold(CHARTS, thresholds=folded.thresholds) == folded

@@ -179,6 +179,12 @@ def test_an_even_image_stays_as_it_is():
     np.testing.assert_allclose(ld.nonlocal_bayes(even, 0.1), even, atol=1e-7)
 
 
+def test_what_all_pixels_have_in_common_costs_no_digits():
+    noisy = np.random.default_rng(7).random((16, 16))
+    high = ld.nonlocal_bayes(1e7 + noisy, 0.3) - 1e7
+    np.testing.assert_allclose(high, ld.nonlocal_bayes(noisy, 0.3), atol=1e-6)
+
+
 def test_small_variances_of_few_rows_are_noise():
     rows = torch.tensor(RNG.normal(size=(1, 60, 25)))
     even = torch.full((1, 1), 1 / 60, dtype=torch.float64)

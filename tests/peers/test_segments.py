@@ -85,3 +85,9 @@ def test_segments_do_not_depend_on_the_unit(image: np.ndarray):
 def test_what_cannot_be_segmented_is_refused(words: dict[str, object]):
     with pytest.raises(UsageError):
         ld.segment(np.zeros((5, 5)), **words)
+
+
+@pytest.mark.parametrize("words", [{"color": 1e-13}, {"space": 1e-13}])
+def test_what_is_too_many_units_wide_for_a_lattice_is_refused(words: dict[str, float]):
+    with pytest.raises(UsageError, match="2\\^40 units"):
+        ld.segment(np.eye(5), **words)

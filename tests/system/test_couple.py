@@ -184,6 +184,8 @@ def test_a_graph_of_neighbors_has_the_edges(tmp_path: Path):
     assert models.held > 30 * 24
     stage = stage_of(asked(models, readings), Running())
     assert stage.resources.memory > 3 * models.held
+    with pytest.raises(UsageError, match="no columns of ends"):
+        ld.couple("gtvmin", support, tmp_path / "graph", tmp_path / "models", ends=ENDS)
     graph = ld.graph(ld.Exact(np.column_stack([stations["x"], stations["y"]])), k=4)
     scaled = ((wind - wind.mean()) / wind.std())[:, None]
     models = ld.gtvmin()(graph, owners, scaled, readings["power"].to_numpy())

@@ -23,6 +23,7 @@ from locdist.jobs.coupling.models import StoredModels
 from locdist.jobs.coupling.planned import plan_apply, plan_couple
 from locdist.jobs.status import status
 from locdist.local.answers import Status
+from locdist.methods.estimators import estimator_of
 from tests.system.generated import parts, read
 from tests.system.test_label import kill_at
 
@@ -141,6 +142,8 @@ def test_groups_that_do_not_fit_are_refused(place: Path, tmp_path: Path):
     ):
         with pytest.raises(error, match=wrong):
             ld.couple("dem-learn", support, groups, tmp_path / "out", ends=ends)
+    with pytest.raises(UsageError, match="shared rows for FedRelax"):
+        ld.couple("dem-learn", support, place / "groups.parquet", tmp_path / "out", shared=TABLE)
 
 
 SPEC = {"name": "fed-relax", "estimator": "sklearn.tree.DecisionTreeRegressor", "max_depth": 3}
@@ -172,6 +175,30 @@ def test_estimators_are_named_on_the_command_line(place: Path, tmp_path: Path):
     assert read(tmp_path / "out")["prediction"].equals(expected["prediction"])
     with pytest.raises(UsageError, match="the method"):
         ld.apply(tmp_path / "cli", place / "rows")
+
+
+class Boosted:
+    """An estimator whose class takes any word, as those of XGBoost do."""
+
+    def __init__(self, **words: object):
+        self.words = {"depth": 6, "random_state": None} | words
+
+    def get_params(self, deep: bool = True) -> dict[str, object]:
+        return self.words
+
+    def fit(self, rows: np.ndarray, targets: np.ndarray, sample_weight: np.ndarray | None = None) -> object:
+        return self
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        return np.zeros(len(rows))
+
+
+def test_a_named_estimator_draws_the_same_again():
+    path = f"{__name__}.Boosted"
+    assert estimator_of(path, {"depth": 2}).words == {"depth": 2, "random_state": 0}
+    assert estimator_of(path, {"random_state": 7}).words["random_state"] == 7
+    assert estimator_of(path, {"random_state": None}).words["random_state"] is None
+    assert estimator_of("sklearn.tree.DecisionTreeRegressor").random_state == 0
 
 
 def test_estimators_that_nobody_has_are_refused():
@@ -218,6 +245,7 @@ def test_charts_on_files_are_those_in_memory(place: Path, named: bool, tmp_path:
     there = read(tmp_path / "models")
     assert there["site" if named else "chart"].to_pylist() == (["n", "s", "w"] if named else [0, 1, 2])
     limits = [float("inf") if limit is None else limit for limit in there["threshold"].to_pylist()]
+    assert float("inf") not in there["threshold"].to_pylist()
     np.testing.assert_array_equal(limits, found.thresholds)
     ours, theirs = answers(place, tmp_path / "models", method), found(X)
     np.testing.assert_array_equal(shares(ours), theirs.values)
@@ -291,6 +319,7 @@ def test_charts_that_are_no_good_have_a_status(place: Path, tmp_path: Path):
     assert found["status"].to_pylist() == ["empty", "ok", "ok"]
     assert report.status == {"empty": 1, "ok": 2}
     assert found["rows"][0].as_py() == 0
+    assert found["accuracy"][0].as_py() is None
     assert found["threshold"].to_pylist()[0] is None
     queries = {"a": [0.0, np.nan, 9.0], "b": [0.0, 0.0, -9.0]}
     told = ld.apply(tmp_path / "models", queries, tmp_path / "out", method=method)
@@ -306,6 +335,7 @@ def test_charts_that_are_no_good_have_a_status(place: Path, tmp_path: Path):
     report = ld.couple(broken, rows_of(rows, target="kind", id="site"), None, tmp_path / "broken")
     assert "solver" in report.notes[0]
     assert read(tmp_path / "broken")["status"].to_pylist() == ["not_finite"] * 3
+    assert read(tmp_path / "broken")["accuracy"].to_pylist() == [None] * 3
     silent = ld.apply(tmp_path / "broken", queries, method=broken)
     assert silent["status"].to_pylist() == ["empty", "bad_query", "empty"]
 
@@ -330,6 +360,7 @@ def test_what_does_not_fit_charts_is_refused(place: Path, tmp_path: Path):
     holes = TABLE.append_column("gap", pa.array([None, *[0] * (ROWS - 1)], pa.int8()))
     for error, wrong, given in (
         (UsageError, "without edges", {"edges": place / "edges.parquet"}),
+        (UsageError, "'rows'", {"rows": TABLE.append_column("rows", TABLE["site"]), "id": "rows"}),
         (UsageError, "how many charts, or", {"method": {**BAYES, "charts": 3}, "id": "site"}),
         (UsageError, "one column of classes", {"target": "power"}),
         (UsageError, "at least two classes", {"rows": TABLE.slice(0, 1)}),
@@ -345,6 +376,11 @@ def test_what_does_not_fit_charts_is_refused(place: Path, tmp_path: Path):
     ):
         with pytest.raises(error, match=wrong):
             fold(**given)
+    number = np.arange(40_000)
+    many = pa.table({"a": number, "b": number, "kind": KINDS[number % 2], "number": number})
+    with pytest.raises(DataError, match="1 to 4,096 charts"):
+        ld.couple(BAYES, rows_of(many, target="kind", id="number"), None, tmp_path / "many")
+    assert not (tmp_path / "many/passing/sort").exists()  # a batch for each would take long
     for wrong, estimator in (
         ("sample_weight", KNeighborsClassifier()),
         ("predict_proba", DecisionTreeRegressor(random_state=0)),

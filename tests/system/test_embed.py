@@ -9,16 +9,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from sklearn.datasets import make_swiss_roll
 from typer.testing import CliRunner
 
 import locdist as ld
 from locdist.cli.app import app
 from locdist.data.dataset import Dataset
+from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.jobs.spreading.whole import CHECKPOINT
 from locdist.jobs.status import status
-from locdist.local.lazy import Rested, Settling
+from locdist.jobs.walking import begun, keep
+from locdist.local.lazy import Rested, Settling, Walk
 from tests.system.generated import parts, read
 from tests.system.interrupted import embed
 from tests.system.test_cluster import OTHERS
@@ -187,3 +190,14 @@ def test_too_many_rows_for_codes_are_refused_before_any_work(support: Dataset, t
         made("lazy-autoencoder", support, tmp_path / "out")
     with pytest.raises(UsageError, match="leaves a row out of its own answer"):
         ld.lazy_coordinates(WALK.counting())
+
+
+def test_a_lazy_map_goes_on_from_every_checkpoint_to_the_same_bits(tmp_path: Path):
+    loop = Settling(Walk(ld.graph(ld.Exact(ROLL[:60]), method=WALK)), 1e-10, 200)
+    start = Rested(torch.from_numpy(np.random.default_rng(0).normal(size=(60, 2))), None, 0, rests=False)
+    kept = list(loop.states(start))
+    for state in kept[:-1]:
+        keep(Store.at(tmp_path), state)
+        *_, last = loop.states(begun(Store.at(tmp_path)))
+        assert last.steps == kept[-1].steps
+        assert torch.equal(loop.turned(last).values, loop.turned(kept[-1]).values)

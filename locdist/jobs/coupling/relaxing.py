@@ -29,7 +29,7 @@ from locdist.local.answers import Status
 from locdist.local.graph import Edges, Graph
 from locdist.local.losses import Rows
 from locdist.local.network import Links
-from locdist.local.relaxed import Relaxed, heard
+from locdist.local.relaxed import Relaxed, heard, ordered
 from locdist.local.relaxed import statuses as of_nodes
 from locdist.methods.federated import largest_change
 from locdist.plan.plan import Attempt, Task
@@ -53,7 +53,7 @@ class SortRows:
         return rows_told(self.support.source, *task.inputs)
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
-        """Rows of a node keep their order."""
+        """A batch for each group of nodes."""
         span = Span(*task.inputs)
         named, rows = good_rows(read_table(self.support, span), self.support, self.encoding, self.kind)
         names = distinct(named)
@@ -152,7 +152,7 @@ class Groups:
         ours = ends.filter(pa.array(group_of(ends, self.count) == number))
         named = table.column("node")
         names = distinct(pa.chunked_array([*named.chunks, ours], self.edges.kind))
-        return names, rows_of(table.combine_chunks().to_batches() or batches[:1], names)
+        return names, ordered(rows_of(table.combine_chunks().to_batches() or batches[:1], names))
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from locdist.jobs.clustering.climb import Climb
 from locdist.jobs.segment import GRAIN, SAMPLE, Cutting
 from locdist.methods.moving import mean_shift
-from locdist.methods.restored import IMAGE_METHODS, ImageMethod, check_positive, check_whole
+from locdist.methods.restored import IMAGE_METHODS, ImageMethod
 from locdist.methods.spelled import spelled
 
 _HELD = 1024  # bytes of a number, of climbs over the sample besides
@@ -32,9 +33,7 @@ class MeanShift(ImageMethod):
     name: ClassVar[str] = "mean-shift"
 
     def __post_init__(self) -> None:
-        check_positive("space", self.space)
-        check_positive("color", self.color)
-        check_whole("least", self.least, 1)
+        _ = self._cutting  # checks
 
     @property
     def side(self) -> int:
@@ -48,9 +47,15 @@ class MeanShift(ImageMethod):
         return _HELD * numbers
 
     def restored(self, values: Tensor) -> Tensor:
-        climb = Climb.of(mean_shift(1.0, "uniform"), GRAIN, SAMPLE, None)
-        found = Cutting(climb, self.space, self.color, self.least, self.join)(values)
+        if self._cutting.is_far(values):
+            return torch.full_like(values, float("nan"))
+        found = self._cutting(values)
         return found.colors[found.labels]
+
+    @property
+    def _cutting(self) -> Cutting:
+        climb = Climb.of(mean_shift(1.0, "uniform"), GRAIN, SAMPLE, None)
+        return Cutting.of(climb, self.space, self.color, self.least, self.join)
 
 
 RESTORE_METHODS: Mapping[str, Callable[..., ImageMethod]] = {**IMAGE_METHODS, MeanShift.name: MeanShift}

@@ -1,10 +1,12 @@
 """What `restore` would run; nothing is computed or written."""
 
-import math
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from locdist.data.pictures import amounts
 from locdist.data.store import Store
@@ -19,6 +21,7 @@ from locdist.jobs.restoring.tasks import (
     RESTORE,
     SPAN_NUMBERS,
     RestoreRows,
+    cut,
     measure_cost,
     measuring,
     restore_cost,
@@ -84,6 +87,7 @@ def _extent(question: RestoreRows, first: Stage, records: Records) -> tuple[list
     few = question.source.read(0, min(rows, _FIRST), [question.pictures.column], 1)
     counts = [int(amounts(table.column(0))[0]) for table in few]
     mean = sum(counts) // max(1, len(counts))
-    tasks = max(1, math.ceil(rows * mean / SPAN_NUMBERS))
+    cuts = [cut(0, np.full(task.rows, mean), SPAN_NUMBERS).tolist() for task in first.tasks]
+    sizes = [stop - start for ends in cuts for start, stop in itertools.pairwise(ends)]
     why = f"all images taken to be like the first {len(counts)}"
-    return [rows // tasks] * tasks, mean, max(counts, default=0), why
+    return sizes, mean, max(counts, default=0), why
