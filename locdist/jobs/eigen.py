@@ -25,7 +25,7 @@ from locdist.local.graph import Graph
 Matrix = NDArray[np.float64]
 Step = Callable[[Matrix], Matrix]
 DENSE = 300  # rows
-FACTOR, FEW, MANY = 13, 2 << 30, 16_000  # bytes of a factor: of a row and column, of any, of a row
+FACTOR, FEW, MANY = 13, 2 << 30, 32_000  # bytes of a factor: of a row and column, of any, of a row
 SHIFT, EXACT = 1e-13, 1e-6  # of the largest eigenvalue; relative, of an eigenvalue that is found in two ways
 DEGREE, SPREAD = 400, 1e5  # of the polynomial, and of the eigenvalues that it inverts
 TOLERANCE, MOST = 1e-11, 100  # of a residual, relative to the largest eigenvalue; iterations
@@ -68,7 +68,7 @@ def spectral_axes(graph: Graph, components: int) -> Axes:
 def factor_bytes(rows: int) -> int:
     """The memory that factors of so many rows may take; a matrix that wants more is not factored.
 
-    min(24 rows², max(2 GiB, 16,000 rows))
+    min(24 rows², max(2 GiB, 32,000 rows))
     """
     return min(24 * rows**2, max(FEW, MANY * rows))
 

@@ -121,7 +121,7 @@ def test_factors_that_fill_up_are_not_made():
     )
     with mock.patch.object(eigen, "factor_bytes", lambda rows: 13 * 150 * rows):
         assert [eigen._fits(eigen._matrix(graph)) for graph in (thick, thin)] == [False, True]
-    assert eigen.factor_bytes(500_000) == 8_000_000_000
+    assert eigen.factor_bytes(500_000) == 16_000_000_000
 
 
 def test_two_groups_without_a_way_back_are_told_apart():
