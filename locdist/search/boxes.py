@@ -4,6 +4,9 @@ Rows are split at the median of their widest column until a box holds few of the
 call. Where a group of queries is, a few posts are put up: the k-th distance of a post, and the way to it, are
 a bound of a query's k-th distance; no row of a box beyond the largest of these bounds can be a neighbor. All
 other rows are compared, so the answer is exact whatever the data; the boxes decide only how many that are.
+
+Many groups are looked at together, since calls of NumPy that take microseconds keep threads waiting for each
+other. What is shorter than others is filled up with a row that is infinitely far away.
 """
 
 from collections.abc import Iterator
@@ -22,11 +25,14 @@ from locdist.search.lowest import lowest, taken
 WIDE = 3  # columns up to which boxes are small beside the space
 ROWS = 2048  # from so many rows on there is something to leave out
 LEAF = 32  # rows of a box
-GROUP, FEW = 64, 16  # queries of a group, where there are as many as rows and where they are far apart
+GROUP, APART = 64, 32  # queries of a group, and where groups would be wider than neighborhoods
+CLOSE = 20  # queries that see a row as a neighbor on average, from which on groups are narrow
 AMPLE = 3  # times k rows are looked at for the bound: with k alone it is far too large
 ROUNDING = 1e-12  # relative, more than what sums of three squares and their roots lose
 TINY = 1e-300  # more than what squares lose that are no longer normal numbers
 MANY = 256  # queries that are worth building boxes for
+_TOGETHER, _HELD = 64, 1 << 20  # groups that are bounded together, and numbers of boxes held for them
+_COMPARED = 1 << 17  # distances held at once: they stay in the cache
 
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -38,106 +44,143 @@ class Boxes:
 
     Attributes
     ----------
-    keys : ndarray [d, n]
-    ids : ndarray [n]
-        The rows that they are, in ascending order inside of each box.
-    starts : ndarray [boxes + 1]
-        Where each box begins.
+    keys : ndarray [d, n + 1]
+        The last one is infinitely far away.
+    members : ndarray [boxes, leaf]
+        The rows of each box; n fills up.
     low, high : ndarray [d, boxes]
-        Its corners.
+        Their corners.
     """
 
     keys: Floats
-    ids: Wholes
-    starts: Wholes
+    members: Wholes
     low: Floats
     high: Floats
 
     @staticmethod
     def of(keys: Floats) -> "Boxes":
         """The boxes of keys [n, d]."""
-        parts = [np.sort(part) for part in _split(keys, np.arange(len(keys)), LEAF)]
-        corners = [(keys[part].min(0), keys[part].max(0)) for part in parts]
-        ids = np.concatenate(parts)
-        starts = np.cumsum([0, *map(len, parts)])
-        low, high = (np.stack(side, 1) for side in zip(*corners, strict=True))
-        return Boxes(np.ascontiguousarray(keys[ids].T), ids, starts, low, high)
+        members = _split(keys, LEAF)
+        corners = keys[members % len(keys)]
+        placed = np.concatenate([keys.T, np.full((keys.shape[1], 1), np.inf)], 1)
+        low, high = (np.ascontiguousarray(side.T) for side in (corners.min(1), corners.max(1)))
+        return Boxes(placed, np.minimum(members, len(keys)), low, high)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all boxes."""
+        return int(self.keys.shape[1]) - 1
 
     def search(self, queries: Tensor, k: int, metric: str) -> Neighborhood:
         """The k nearest rows of finite queries [q, d], in their order; k is at most n."""
         asked = queries.double().numpy()
         near, ids = np.empty((len(asked), k)), np.empty((len(asked), k), np.int64)
-        size = GROUP if 4 * len(asked) > len(self.ids) else FEW
-        for group in _split(asked, np.arange(len(asked)), size):
+        size = GROUP if len(asked) * k > CLOSE * self.rows else APART >> (len(self.keys) == WIDE)
+        groups = _split(asked, size) % len(asked)
+        together = max(1, min(_TOGETHER, _HELD // max(len(self.members), AMPLE * k * 2 ** len(self.keys))))
+        for start in range(0, len(groups), together):
+            rows = groups[start : start + together]
             with np.errstate(over="ignore"):  # an infinite square is far away
-                near[group], ids[group] = self._near(asked[group].T, k, metric)
+                for part, *told in self._found(asked[rows].transpose(2, 0, 1), k, metric):
+                    near[rows[part]], ids[rows[part]] = told
         found = Neighborhood(torch.from_numpy(near), torch.from_numpy(ids))
         if metric != "haversine":
             return found
         return Neighborhood(*smallest(arcs(found.distances), found.ids, k))
 
-    def _near(self, queries: Floats, k: int, metric: str) -> tuple[Floats, Wholes]:
-        """Squared distances and ids [g, k] of close queries [d, g]; of equal ones the smaller id is first."""
-        low, high = queries.min(1), queries.max(1)
-        bound = self._bound(queries, low, high, k)
-        rows = self._rows(np.flatnonzero(_gaps(self.low, self.high, low, high) <= bound))
+    def _found(self, queries: Floats, k: int, metric: str) -> Iterator[tuple[slice, Floats, Wholes]]:
+        """Squared distances and ids [c, g, k] of some of the groups of close queries [d, c, g]; of equal ones
+        the smaller id is first.
+        """
+        _, groups, size = queries.shape
+        candidates, counts = self._candidates(queries, k)
+        each = max(1, _COMPARED // (size * candidates.shape[1]))
+        for start in range(0, groups, each):
+            part = slice(start, start + each)
+            rows = candidates[part, : counts[part].max()]
+            squares = _squares(queries[:, part, :, None], self.keys[:, rows][:, :, None])
+            near, places = _nearest(squares.reshape(-1, rows.shape[1]), k, metric)
+            ids = taken(rows, places.reshape(len(rows), -1))
+            yield part, near.reshape(-1, size, k), ids.reshape(-1, size, k)
+
+    def _candidates(self, queries: Floats, k: int) -> tuple[Wholes, Wholes]:
+        """The rows [c, r] among which all neighbors of each group are, in ascending order, and their number
+        [c].
+        """
+        low, high = queries.min(2), queries.max(2)
+        bounds = self._bounds(queries, low, high, k)
+        near = _gaps(self.low[:, None], self.high[:, None], low[:, :, None], high[:, :, None])
+        owners, boxes = np.nonzero(near <= bounds[:, None])
+        rows, owners = self.members[boxes].reshape(-1), owners.repeat(self.members.shape[1])
         keys = self.keys[:, rows]
-        inside = _gaps(keys, keys, low, high) <= bound
-        rows, keys = rows[inside], keys[:, inside]
-        order = np.argsort(self.ids[rows])
-        squares = _squares(queries, keys[:, order])
-        near, places = lowest(squares, k)
-        if metric == "haversine" and np.count_nonzero(squares <= near[:, -1:] * (1 + ROUNDING)) > near.size:
-            places = lowest(arcs(torch.from_numpy(squares)).numpy(), k)[1]  # arcs tie where chords do not
-            near = taken(squares, places)
-        return near, self.ids[rows[order]].take(places)
+        inside = _gaps(keys, keys, low[:, owners], high[:, owners]) <= bounds[owners]
+        counts = np.bincount(owners[inside], minlength=len(bounds))
+        return np.sort(np.append(rows[inside], self.rows)[_filled(counts)], axis=1), counts
 
-    def _bound(self, queries: Floats, low: Floats, high: Floats, k: int) -> float:
-        """What no squared distance of a query to its k-th neighbor is above."""
+    def _bounds(self, queries: Floats, low: Floats, high: Floats, k: int) -> Floats:
+        """What no squared distance of a query of each group to its k-th neighbor is above [c]."""
         middle, quarter = low / 2 + high / 2, high / 4 - low / 4
-        away = _gaps(self.low, self.high, middle, middle)
-        order = np.argpartition(away, min(AMPLE * k // LEAF + 1, len(away) - 1))
-        enough = np.searchsorted(np.diff(self.starts)[order].cumsum(), AMPLE * k) + 1
-        posts = np.array([middle + quarter * signs for signs in product((-1, 1), repeat=len(middle))]).T
-        here = _squares(posts, self.keys[:, self._rows(order[:enough])])
-        reach = np.sqrt(np.partition(here, k - 1, axis=1)[:, k - 1])
-        ways = np.sqrt(_squares(queries, posts))
-        return float((reach + ways).min(1).max() ** 2 * (1 + ROUNDING) + TINY)
+        away = _gaps(self.low[:, None], self.high[:, None], middle[:, :, None], middle[:, :, None])
+        enough = min(len(self.members), AMPLE * k // self.members.shape[1] + 2)
+        boxes = np.argpartition(away, enough - 1, axis=1)[:, :enough]
+        signs = np.array(list(product((-1, 1), repeat=len(low)))).T
+        posts = middle[:, :, None] + quarter[:, :, None] * signs[:, None]
+        here = self.keys[:, self.members[boxes].reshape(len(boxes), -1)]
+        reach = np.sqrt(np.partition(_squares(posts[..., None], here[:, :, None]), k - 1, axis=2)[..., k - 1])
+        ways = np.sqrt(_squares(posts[..., None], queries[:, :, None]))
+        bounds: Floats = (reach[..., None] + ways).min(1).max(1) ** 2 * (1 + ROUNDING) + TINY
+        return bounds
 
-    def _rows(self, boxes: Wholes) -> Wholes:
-        """The places of all rows of some boxes."""
-        counts = np.diff(self.starts)[boxes]
-        begins = np.repeat(self.starts[boxes] - np.concatenate([[0], counts.cumsum()[:-1]]), counts)
-        return begins + np.arange(counts.sum())
+
+def _nearest(squares: Floats, k: int, metric: str) -> tuple[Floats, Wholes]:
+    """The k smallest of each row of squared distances [q, r], of the same distance the first ones."""
+    near, places = lowest(squares, k)
+    if metric == "haversine" and np.count_nonzero(squares <= near[:, -1:] * (1 + ROUNDING)) > near.size:
+        places = lowest(arcs(torch.from_numpy(squares)).numpy(), k)[1]  # arcs tie where chords do not
+        near = taken(squares, places)
+    return near, places
 
 
 def _squares(queries: Floats, keys: Floats) -> Floats:
-    """Squared distances [g, n] of queries [d, g] and keys [d, n], added up column by column, as those of
-    lists are.
+    """Squared distances of queries [d, ...] and keys [d, ...], added up column by column, as those of lists
+    are.
     """
-    total: Floats = np.square(queries[0, :, None] - keys[0])
+    total: Floats = np.square(queries[0] - keys[0])
     for query, key in zip(queries[1:], keys[1:], strict=True):
-        part = query[:, None] - key
+        part = query - key
         total += np.square(part, out=part)
     return total
 
 
 def _gaps(low: Floats, high: Floats, least: Floats, most: Floats) -> Floats:
-    """Squared distances [n] of boxes with corners [d, n] from the box with corners [d]."""
-    total = np.zeros(low.shape[1])
+    """Squared distances of boxes with corners [d, ...] from others."""
+    total: Floats = np.zeros(())
     for column in range(len(low)):
         gaps = np.maximum(low[column] - most[column], least[column] - high[column])
-        total += np.square(np.maximum(gaps, 0, out=gaps), out=gaps)
+        total = total + np.square(np.maximum(gaps, 0, out=gaps), out=gaps)
     return total
 
 
-def _split(points: Floats, rows: NDArray[np.int64], most: int) -> Iterator[NDArray[np.int64]]:
-    """Parts of at most so many rows, cut at the median of the widest column."""
-    if len(rows) <= most:
-        yield rows
-        return
-    here = points[rows]
-    widest = int(np.argmax(here.max(0) - here.min(0)))
-    order = np.argpartition(here[:, widest], len(rows) // 2)
-    yield from _split(points, rows[order[: len(rows) // 2]], most)
-    yield from _split(points, rows[order[len(rows) // 2 :]], most)
+def _filled(counts: Wholes) -> Wholes:
+    """The numbers from 0 on in rows of so many [len(counts), most], filled up with -1."""
+    ends = counts.cumsum()[:, None]
+    numbers = np.arange(counts.max()) + ends - counts[:, None]
+    return np.where(numbers < ends, numbers, -1)
+
+
+def _split(points: Floats, most: int) -> Wholes:
+    """Rows in parts of one size, at most `most` [parts, size], cut at the median of the widest column.
+
+    Some rows are there twice, so that the parts have one size: row i again as n + i.
+    """
+    n = len(points)
+    times = ((n - 1) // most).bit_length()
+    parts = np.arange(-(-n >> times) << times)[None]
+    for _ in range(times):
+        here = points[parts % n]
+        widest = np.argmax(here.max(1) - here.min(1), axis=1)
+        values = np.take_along_axis(here, widest[:, None, None], 2)[:, :, 0]
+        half = parts.shape[1] // 2
+        order = np.argpartition(values, half, axis=1)
+        parts = np.take_along_axis(parts, order, 1).reshape(-1, half)
+    return parts

@@ -5,6 +5,8 @@ ordered as its bits are. Its last bits give way to its position in the row, so t
 they stood; where distances differ in these bits alone, which the exact ones tell, the row is sorted again.
 """
 
+from typing import Any, TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,6 +14,7 @@ LANE = 256  # numbers that are sorted without a branch, in the registers of a pr
 
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
+Number = TypeVar("Number", bound=np.number[Any])
 
 
 def lowest(distances: Floats, k: int) -> tuple[Floats, Wholes]:
@@ -31,10 +34,10 @@ def lowest(distances: Floats, k: int) -> tuple[Floats, Wholes]:
     return near, places
 
 
-def taken(values: Floats, places: Wholes) -> Floats:
+def taken(values: NDArray[Number], places: Wholes) -> NDArray[Number]:
     """Of each row those at its places; as `np.take_along_axis`, in a third of the time."""
     begins = np.arange(len(values)) * values.shape[1]
-    taken: Floats = values.reshape(-1).take(places + begins[:, None])
+    taken: NDArray[Number] = values.reshape(-1).take(places + begins[:, None])
     return taken
 
 

@@ -78,9 +78,9 @@ def test_squares_that_lose_their_digits_or_overflow_lose_no_neighbor(unit: float
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_parts_are_small_and_hold_every_row_once(kind: str):
-    parts = list(_split(points(kind, 1000, 2, 0), np.arange(1000), LEAF))
-    assert max(map(len, parts)) <= LEAF
-    assert sorted(np.concatenate(parts).tolist()) == list(range(1000))
+    parts = _split(points(kind, 1000, 2, 0), LEAF)
+    assert parts.shape == (32, LEAF)
+    assert sorted(parts.reshape(-1).tolist()) == list(range(1024))  # from 1000 on the first ones again
 
 
 def test_only_many_queries_of_many_rows_with_narrow_keys_are_searched_in_boxes():
