@@ -2,7 +2,6 @@
 
 import inspect
 import itertools
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +48,14 @@ def told(grid: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _told(values: Any) -> Any:
     low, dots, high = values.partition("..") if isinstance(values, str) else ("", "", "")
     try:
-        ends = [json.loads(low), json.loads(high)] if dots else []
+        ends = [_number(low), _number(high)] if dots else []
     except ValueError as error:
         raise UsageError("a range of two numbers", repr(values), "Write 8..512.") from error
     return Between(*ends) if ends else values
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.strip().isdigit() else float(text)
 
 
 @dataclass(frozen=True)

@@ -176,7 +176,7 @@ def _primal(system: Design, ridge: float, slopes: bool) -> tuple[Solution, Tenso
         mean = mean.masked_fill(constant[:, :, None], 0.0)
     factor, pivot = factored(matrix)
     slope = torch.cholesky_solve(mean, factor)
-    operator = torch.bmm(inverse(factor, pivot), weighted) if slopes else None
+    operator = torch.cholesky_solve(weighted, factor) if slopes else None
 
     def left(near: Tensor, part: Tensor) -> Tensor:  # of [c, WX'] - (WX' X + ridge) slope
         miss = torch.bmm(system.rows[near], part).neg_()

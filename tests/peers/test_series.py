@@ -154,7 +154,10 @@ def test_a_backtest_prefers_the_order_of_the_process():
     assert dict(found.best.parameters)["order"] == 4
     assert found.table["error"].to_pylist()[1] < 1e-10
     assert found.table.num_rows == 2
-    assert "order=4" in str(found)
+    title, head, best, *_ = str(found).splitlines()
+    assert "2 settings" in title
+    assert head.split()[-1] == "order"
+    assert best.split()[-1] == "4"
     again = ld.backtest("local-ar", waves(200), steps=20, grid={"order": [4], "k": [12]}, past=True)
     assert again.trials[0][1].value < 1e-8
 

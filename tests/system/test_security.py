@@ -126,7 +126,7 @@ def test_there_is_one_door_for_json_that_is_read_again():
         "locdist/jobs/request.py": "checksums of batches, compared with what is read",
         "locdist/search/build.py": "the first lists of batches, in a file whose checksums were compared",
         "locdist/cli/options.py": "a parameter that the user typed",
-        "locdist/pipeline/calls.py": "an evaluation, read through the door after it was written",
+        "locdist/pipeline/call.py": "an evaluation, read through the door after it was written",
         "locdist/pipeline/report.py": "what the report itself has just made",
         "locdist/execute/log.py": "a log that nothing is decided from",
         "locdist/data/artefacts.py": "the door",
