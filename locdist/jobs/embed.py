@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from locdist.data.dataset import Dataset, checked
 from locdist.data.moments import Moments
+from locdist.data.source import source
 from locdist.data.store import Store
 from locdist.errors import UsageError
 from locdist.execute.events import Listener
@@ -250,19 +251,21 @@ def placing(
     method = embed_method(dict(read_manifest(folder).request["method"]))
     layer = method.extension(EmbedReport.read(folder).eigenvalues)
     index, rows = open_index(folder.child(GRAPH).child(INDEX).uri), queries_of(queries)
-    stored = StoredGraph.at(folder.child(GRAPH).uri).source.fingerprint
+    found = source(folder.uri).fingerprint  # of the coordinates: those of other components have one graph
     columns = kept(keep, rows, index.layout.roles.id)
     question: PlaceRows | PlaceCodes
     if method.codes:
         question = PlaceCodes(
-            source=rows, index=index, keep=columns, folder=folder.uri, fingerprint=stored,
+            source=rows, index=index, keep=columns, folder=folder.uri, fingerprint=found,
             components=method.components, k=layer.neighbors,
         )  # fmt: skip
     else:
         question = PlaceRows(
-            source=rows, index=index, keep=columns, layer=layer, folder=folder.uri, fingerprint=stored
+            source=rows, index=index, keep=columns, layer=layer, folder=folder.uri, fingerprint=found
         )
-    choices = {"embedding": method.spec, "index": index.fingerprint, "keep": question.keep}
+    choices = {
+        "embedding": method.spec, "coordinates": found, "index": index.fingerprint, "keep": question.keep,
+    }  # fmt: skip
     target = index.layout.recall if recall is None else recall
     taken = (folder.uri,)
     return Request("place", rows, layer.neighbors, choices, target, taken), question

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from locdist.data.store import Store
+from locdist.errors import UsageError
 from locdist.jobs.asking.block import statuses
 from locdist.jobs.asking.places import INDEX
 from locdist.jobs.asking.present import nullable
@@ -101,7 +102,7 @@ class Pointing:
 
 
 def embedded(
-    method: EmbedMethod, graph: Graph, index: Exact | Generation, folder: Store | None = None
+    method: EmbedMethod, graph: Graph, index: Exact | Generation, attempt: Attempt | None = None
 ) -> tuple[Tensor, Axes, int]:
     """Coordinates [n, q] of the nodes of a graph, its axes, and how many connected components it has.
 
@@ -111,8 +112,13 @@ def embedded(
     graph : Graph
     index : Index
         The rows themselves, for codes.
-    folder : Store, optional
-        Where checkpoints are left.
+    attempt : Attempt, optional
+        In whose folder checkpoints are left.
+
+    Raises
+    ------
+    UsageError
+        When the largest connected component has no more rows than there are coordinates.
     """
     components = graph.components()
     sizes = torch.bincount(components)
@@ -121,14 +127,17 @@ def embedded(
         inside, axes = coded(method, index, len(graph))
     else:
         inside = components == sizes.argmax()
-        axes = _axes(method, _part(graph, inside), folder)
+        axes = _axes(method, _part(graph, inside), attempt)
     coordinates[inside] = axes.vectors
     return coordinates, axes, int((sizes > 0).sum())
 
 
-def _axes(method: EmbedMethod, graph: Graph, folder: Store | None) -> Axes:
+def _axes(method: EmbedMethod, graph: Graph, attempt: Attempt | None) -> Axes:
+    if len(graph) <= method.components:
+        wanted = f"more than {method.components} rows in the largest connected component"
+        raise UsageError(wanted, f"{len(graph)}", "Take fewer components, or more neighbors.")
     if method.name == "lazy-map":
-        return walked_axes(graph, method, folder)
+        return walked_axes(graph, method, attempt)
     return (lle_axes if method.name == "lle" else spectral_axes)(graph, method.components)
 
 
@@ -156,7 +165,7 @@ class FindAxes:
     def __call__(self, task: Task, attempt: Attempt) -> Record:
         """The output has a batch for each partition."""
         index = open_index(Store.at(self.graph.folder).child(INDEX).uri)
-        coordinates, axes, components = embedded(self.method, self.graph.whole(), index, attempt.folder)
+        coordinates, axes, components = embedded(self.method, self.graph.whole(), index, attempt)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
             parts = [slice(span.start, span.stop) for span in self.graph.spans]

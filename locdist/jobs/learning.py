@@ -24,7 +24,7 @@ from locdist.jobs.extent import Extent
 from locdist.jobs.grid import told
 from locdist.jobs.passing import Records
 from locdist.jobs.request import check_told, inputs, snapshot
-from locdist.jobs.select import select
+from locdist.jobs.select import GWR_ROWS, select
 from locdist.jobs.telling.kept import Kept, spent
 from locdist.jobs.telling.outlook import JobPlan, stage_plan
 from locdist.plan.cost import MEASURED, Estimate
@@ -37,10 +37,7 @@ from locdist.search.generation import Generation
 METHOD = "method.json"  # what stands for the name of a method, and holds the map of a key
 RULES = "part-00000.parquet"
 LEARN = "learn"
-NUMBER, STEPS = (
-    200,
-    512 << 20,
-)  # bytes of a number of the rows that are learned from, and of steps of the gradient
+NUMBER, STEPS = 200, 512 << 20  # bytes: of a number of the rows that are learned from; of what steps hold
 
 
 @dataclass(frozen=True)
@@ -98,7 +95,8 @@ class Lesson:
         """
         given = self.support
         width = 1 + (Extent.of(given).width if isinstance(given, Dataset) else given.layout.width)
-        asked, numbers = min(self.rows, self.options["sample"] or self.rows), width
+        sample = self.options["sample"] or GWR_ROWS  # of `select` at most, where it says nothing
+        asked, numbers = min(self.rows, sample), width
         if self.verb == "rules":
             counts = (len(self.options[name]) for name in ("rules", "steps", "ridge"))
             numbers *= max(self.options["rules"]) * min(math.prod(counts), machine.cpus())

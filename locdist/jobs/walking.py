@@ -14,23 +14,25 @@ from locdist.jobs.spreading.whole import CHECKPOINT, batch_of, tensor
 from locdist.local.graph import Graph
 from locdist.local.lazy import Rested, Settling, Walk
 from locdist.methods.embedded import EmbedMethod
+from locdist.plan.plan import Attempt
 
 EVERY = 50  # steps
 _TOLD = b"state"
 
 
-def walked_axes(graph: Graph, method: EmbedMethod, folder: Store | None) -> Axes:
-    """What a step of the walk on a connected graph leaves most of; with a folder it goes on from the
-    checkpoint there.
+def walked_axes(graph: Graph, method: EmbedMethod, attempt: Attempt | None) -> Axes:
+    """What a step of the walk on a connected graph leaves most of; an attempt goes on from the checkpoint in
+    its folder.
     """
     told: dict[str, Any] = dict(method.parameters)
     loop = Settling(Walk(graph), told["tolerance"], told["steps"])
     values = np.random.default_rng(told["seed"]).normal(size=(len(graph), method.components))
-    state = (begun(folder) if folder else None) or Rested(torch.from_numpy(values), None, 0, False)
+    state = (begun(attempt.folder) if attempt else None) or Rested(torch.from_numpy(values), None, 0, False)
     for after in loop.states(state):
         state = after
-        if folder and state.steps % EVERY == 0 and not state.rests:
-            keep(folder, state)
+        if attempt and state.steps % EVERY == 0 and not state.rests:
+            attempt.check_wanted()
+            keep(attempt.folder, state)
     found = loop.turned(state)
     assert found.shares is not None
     return Axes(found.values, tuple(found.shares.tolist()), found.rests)

@@ -80,7 +80,7 @@ class Rested:
         Eigenvalues, the largest first: what a step leaves of each column.
     steps : int
     rests : bool
-        Whether it came to rest.
+        Whether it came to rest; of `settled` at eigenvectors.
     """
 
     values: Tensor
@@ -121,11 +121,14 @@ class Settling:
 
     @cached_property
     def _masses(self) -> Tensor:
-        return self.walk.resting(1e-15, self.most)
+        masses = self.walk.resting(1e-15, self.most)
+        if not (masses >= 0).all():
+            raise _growing()
+        return masses
 
     @cached_property
     def _roots(self) -> Tensor:
-        return self._masses.clamp(min=0).sqrt()[:, None]
+        return self._masses.sqrt()[:, None]
 
     def states(self, state: Rested) -> Iterator[Rested]:
         """The states every few steps, up to the one that rests, or the last."""
@@ -146,22 +149,28 @@ class Settling:
         shares, vectors = self._axes(state.values)
         turned = state.values @ vectors
         lengths = (self._masses[:, None] * turned.square()).sum(0).sqrt()
-        return Rested(signed(turned / lengths), shares, state.steps, state.rests)
+        missed = (self.walk(turned) - shares * turned).abs().amax(0)  # also where there is no mass
+        rests = state.rests and bool((missed <= 10 * self.tolerance**0.5 * turned.abs().amax(0)).all())
+        return Rested(signed(turned / lengths), shares, state.steps, rests)
 
     def _whitened(self, values: Tensor) -> Tensor:
-        scaled = self._roots * (values - self._masses @ values)
-        basis: Tensor = torch.linalg.qr(scaled)[0]
-        found = basis.div(self._roots.clamp(min=torch.finfo(basis.dtype).tiny))
+        centred = values - self._masses @ values
+        factor = torch.linalg.qr(self._roots * centred, mode="r")[1]  # rows without mass have values, too
+        found: Tensor = torch.linalg.solve_triangular(factor, centred, upper=True, left=False)
         return found.contiguous()  # as a checkpoint holds it: the last bits of sums follow the layout
 
     def _axes(self, values: Tensor) -> tuple[Tensor, Tensor]:
         moved = (self._masses[:, None] * values).T @ self.walk(values)
         if not moved.isfinite().all():
-            given = "one whose values grow without end, as negative weights make them"
-            raise UsageError("a local model that comes to rest", given, "Use ld.local_mean, say.")
+            raise _growing()
         shares, vectors = torch.linalg.eig(moved)
         order = shares.real.argsort(descending=True)
-        return shares.real[order], vectors.real[:, order]
+        return shares.real[order], (vectors.real + vectors.imag)[:, order]
+
+
+def _growing() -> UsageError:
+    given = "one whose values grow without end, as negative weights make them"
+    return UsageError("a local model that comes to rest", given, "Use ld.local_mean, say.")
 
 
 def repeated(walk: Walk, start: Tensor, tolerance: float, most: int) -> Rested:

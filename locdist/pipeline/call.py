@@ -3,7 +3,7 @@
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,10 +44,10 @@ class Call(ABC):
     def planned(self, planning: Mapping[str, Any]) -> StepPlan:
         """What it would do, once everything that it reads is there."""
 
-    def plan(self, planning: Mapping[str, Any]) -> StepPlan:
-        """What it would do, as far as that is known."""
+    def plan(self, planning: Mapping[str, Any], overwrite: Sequence[str]) -> StepPlan:
+        """What it would do, as far as that is known; not of what steps to `overwrite` have left."""
         for name, folder, last in self.reads:
-            if not Store.at(folder).exists(last):
+            if name in overwrite or not Store.at(folder).exists(last):
                 why = f"Rows, tasks and memory are told when {name!r} is finished, which this step reads."
                 return StepPlan(self.name, self.verb, self.out, None, why)
         return self.planned(planning)

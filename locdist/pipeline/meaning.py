@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from locdist.errors import did_you_mean
 from locdist.pipeline.asking import Evaluate, Neighbors, Predict
-from locdist.pipeline.learning import Select
+from locdist.pipeline.learning import Build, Select, Tune
 from locdist.pipeline.mistakes import Mistake, Path
 from locdist.pipeline.sections import VERBS, Asked, File, Own, Writing
 from locdist.pipeline.supports import OfStep, Opened, Rows, Support
@@ -80,11 +80,28 @@ def _needs(file: File) -> Iterator[Mistake]:
         if isinstance(content, Predict | Neighbors | Select) and (content.index or file.index) is None:
             remedy = "Add it; with a support in the file it is built there."
             yield Mistake(path, "a file with `index: {path: ...}`", "none", remedy)
+        elif isinstance(content, Predict) and (tuned := _elsewhere(file, content)):
+            wanted = f"an index under the map that {tuned!r} learns its method with"
+            remedy = f"Add a step `index: {{map: {{step: {tuned}}}, out: ...}}`, and name it here."
+            yield Mistake((*path, "index"), wanted, "one without it", remedy)
         elif isinstance(content, Own) and (content.support or file.support) is None:
             wanted = "`support: {path: ..., key: ...}` in the step or in the file"
             yield Mistake(path, wanted, "none", "Add it.")
         elif isinstance(content, Evaluate) and scored(file, number) is None:
             yield Mistake(path, "a predict, transform or apply step above", "none", "Name it: step: predict")
+
+
+def _elsewhere(file: File, content: Predict) -> str | None:
+    """The step that tunes the method, when the index is made here without its map."""
+    made, index = {step.content.name: step.content for step in file.steps}, content.index
+    if not (isinstance(content.method, OfStep) and isinstance(made.get(content.method.step), Tune)):
+        return None
+    built = made.get(index.step) if index is not None and index.step is not None else None
+    if isinstance(built, Build) and built.map is not None:
+        return None if built.map.step == content.method.step else content.method.step
+    by = file.support if index is None else None
+    by = built.support or file.support if isinstance(built, Build) else by
+    return content.method.step if by is not None and by.map is None else None
 
 
 def _references(file: File) -> Iterator[Mistake]:

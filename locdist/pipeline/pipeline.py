@@ -149,7 +149,8 @@ class Pipeline:
         """What `run` would do, as far as it is known before: footers are read, nothing is written."""
         planning = {"executor": self._executor(), "resources": self._resources()}
         planned = [
-            step.plan(planning | {"overwrite": step.name in overwrite}) for step in self._checked(overwrite)
+            step.plan(planning | {"overwrite": step.name in overwrite}, overwrite)
+            for step in self._checked(overwrite)
         ]
         return PipelinePlan(self.file.name or "", tuple(planned))
 

@@ -90,7 +90,7 @@ class Support(Section):
     directory.
     """
     step: str | None = None
-    """Instead, in a transform step: the name of an earlier step, whose output is read."""
+    """Instead, in the support of a step: the name of an earlier step, whose output is read."""
     key: Columns
     """What says how far two rows are apart: a column, a list of columns, or columns with multipliers
     ({longitude: 1, latitude: 1, rooms: 0.5}). Numbers, categories or vectors.

@@ -20,9 +20,11 @@ _INDEX = re.compile(
     r"|build/(trained\.arrow|[a-z]+/part-\d{5,}\.(arrow|json))"
 )
 _ANSWERS = re.compile(
-    r"part-\d{5,}\.parquet|method\.json|_models/(shared|[a-z]+-\d{5,})\.arrow"
+    r"part-\d{5,}\.parquet|_models/(shared|[a-z]+-\d{5,})\.arrow"
     r"|passing/[a-z0-9-]+/([a-z-]+\d{5,}|fit)\.(arrow|json)"
 )
+_LEARNED = re.compile(r"part-\d{5,}\.parquet|method\.json")
+_LIKE = {"build-index": _INDEX} | dict.fromkeys(("rules", "tune", "select"), _LEARNED)  # by kind
 _COMMITTED = re.compile(rf"(?:.*/)?{COMMITS}/([^/]+?)(?:\.jsonl|/[^/.][^/]*\.json)")
 _INDEPENDENT = "profile"  # the stage whose records cost little and decide nothing
 
@@ -65,7 +67,7 @@ def _finished(name: str) -> bool:
 
 def _ours(folder: Store, kind: str) -> Iterator[str]:
     names = [file.path for file in folder.files()]
-    recorded, like = named_outputs(folder, names), _INDEX if kind == "build-index" else _ANSWERS
+    recorded, like = named_outputs(folder, names), _LIKE.get(kind, _ANSWERS)
     for name in names:
         if name.startswith(OURS) or name in recorded or like.fullmatch(name) or temporary(name):
             yield name

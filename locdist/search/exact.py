@@ -84,10 +84,13 @@ def _block_neighbors(
     small_keys, small_queries = (
         _single(values, center, metric) for values in (torch.from_numpy(np.array(keys)), queries)
     )
-    # of FAISS's product, of the sums that rank candidates, and of those of rows that were not proposed
-    slack = 3 * (keys.shape[1] + 8) * 2.0**-24 * (_norms(small_queries) + _norms(small_keys).max()).square()
+    most = (_norms(small_queries) + _norms(small_keys).max()).square()
+    # of FAISS's product, of the sums that rank candidates, and of those of rows that were not proposed; the
+    # smallest of them have few digits
+    slack = 3 * (keys.shape[1] + 8) * (2.0**-24 * most + 2.0**-126)
     asked, width = torch.arange(len(queries)), kept + max(8, kept // 4)
-    begun = cells.propose(small_queries, small_keys, kept, width) if metric in ("l2", "cosine") else None
+    celled = metric in ("l2", "cosine") and bool(most.float().isfinite().all())
+    begun = cells.propose(small_queries, small_keys, kept, width) if celled else None
     while len(asked):
         everything = width >= _MOST * len(keys)
         ids, horizon = begun or (

@@ -9,7 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import locdist as ld
 from locdist.errors import UsageError
-from locdist.local.lazy import Walk, reconstructed
+from locdist.local.graph import Edges, Graph
+from locdist.local.lazy import Walk, reconstructed, settled
 
 RNG = np.random.default_rng(0)
 N = 120
@@ -48,6 +49,27 @@ def test_a_map_that_keeps_mean_and_scale_is_the_spectral_embedding():
     np.testing.assert_allclose(masses @ found.values.numpy(), 0, atol=1e-9)
     values = found.values.numpy()
     np.testing.assert_allclose((values.T * masses) @ values, np.eye(2), atol=1e-7)
+
+
+def test_rows_that_are_nobodys_neighbor_have_values_too():
+    rows = np.concatenate([[[6.0, 6.0, 6.0]], X])
+    found, walk = ld.lazy_map(ld.local_mean(8), rows, keep=True), matrix(ld.local_mean(8), rows)
+    assert (walk[:, 0] == 0).all()  # the walk never comes to the first
+    values = found.values.numpy()
+    np.testing.assert_allclose(walk @ values, values * found.shares.numpy(), atol=1e-4)
+
+
+def walk_of(weights: np.ndarray) -> Walk:
+    heads, tails = (torch.from_numpy(at) for at in weights.nonzero())
+    return Walk(Graph.of(Edges(heads, tails, torch.from_numpy(weights)[heads, tails]), len(weights)))
+
+
+def test_what_is_no_eigenvector_has_not_come_to_rest():
+    around = np.roll(np.eye(3), 1, axis=1)  # eigenvalues besides 1: a pair of complex ones
+    walk, start = walk_of((np.eye(3) + around) / 2), torch.eye(3, dtype=torch.float64)[:, :2]
+    turning = settled(walk, start, 1e-10, 200)
+    assert torch.linalg.matrix_rank(turning.values) == 2
+    assert not turning.rests
 
 
 def test_the_hat_matrix_applied_twice_is_itself():

@@ -24,7 +24,6 @@ from locdist.jobs.walking import begun, keep
 from locdist.local.lazy import Rested, Settling, Walk
 from tests.system.generated import parts, read
 from tests.system.interrupted import embed
-from tests.system.test_cluster import OTHERS
 from tests.system.test_label import kill_at
 
 ROWS, AXES = 300, "xyz"
@@ -81,20 +80,6 @@ def test_every_executor_gives_the_same_bytes(support: Dataset, tmp_path: Path):
     assert parts(tmp_path / "0") == parts(tmp_path / "1") == parts(tmp_path / "2")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("other", OTHERS)
-def test_clusters_give_the_same_bytes(support: Dataset, other: str, tmp_path: Path):
-    new = {axis: ROLL[:50, at] + 0.1 for at, axis in enumerate(AXES)}
-    with OTHERS[other]().kept() as executor:
-        for name in ("lazy-map", "lazy-autoencoder"):
-            for place, running in {"one": ld.Local(1), other: executor}.items():
-                made(name, support, tmp_path / name / place, executor=running)
-                ld.place(tmp_path / name / place, new, tmp_path / name / f"{place}-new", executor=running)
-            for made_of in ("", "-new"):
-                one, two = (tmp_path / name / f"{place}{made_of}" for place in ("one", other))
-                assert parts(one) == parts(two)
-
-
 def test_a_part_that_was_lost_is_made_again(support: Dataset, tmp_path: Path):
     made("spectral", support, tmp_path)
     before = parts(tmp_path)
@@ -109,6 +94,22 @@ def test_another_request_is_refused(support: Dataset, tmp_path: Path):
         ld.embed(ld.lle(8, 3), support, tmp_path / "out")
     with pytest.raises(UsageError, match="folder of an embedding"):
         ld.place(tmp_path / "out/_locdist/graph", support.source.store.uri)
+
+
+def test_more_coordinates_than_rows_are_refused():
+    for method in (ld.lle(2, 4), ld.spectral(2, 4), ld.lazy_coordinates(k=2, components=4)):
+        with pytest.raises(UsageError, match="more than 4 rows in the largest connected component; got 4"):
+            ld.embed(method, ld.Exact(ROLL[:4]))
+
+
+def test_rows_are_placed_in_the_coordinates_that_are_there(support: Dataset, tmp_path: Path):
+    made("lle", support, tmp_path / "out")
+    new = ld.place(tmp_path / "out", support.source.store.uri, tmp_path / "placed")
+    ld.embed(ld.lle(8, 3), support, tmp_path / "out", overwrite=True)  # with the same graph
+    assert coordinates(ld.place(tmp_path / "out", support.source.store.uri)).shape == (ROWS, 3)
+    with pytest.raises(UsageError, match="coordinates"):
+        ld.place(tmp_path / "out", support.source.store.uri, tmp_path / "placed")
+    assert new.rows == ROWS
 
 
 def test_the_command_line_says_all(support: Dataset, tmp_path: Path):

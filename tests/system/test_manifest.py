@@ -175,6 +175,7 @@ def test_overwrite_leaves_nothing_of_an_earlier_run(folder: Store):
     [
         ("predict", "notes.txt"),
         ("predict", "mymodel.parquet"),
+        ("predict", "method.json"),
         ("predict", "part-1.parquet"),
         ("predict", "old/part-00000.parquet"),
         ("predict", "manifest.json"),

@@ -469,6 +469,7 @@ def test_a_plan_writes_nothing_and_tells_what_it_cannot_know(here):
     assert "One pass" in str(plan)
     replaced = nightly().plan(overwrite=["predict"])
     assert "replaces" in replaced.steps[1].plan.state
+    assert "'predict' is finished" in replaced.steps[3].why
 
 
 def test_the_resolved_file_gives_the_same_bytes_from_anywhere(here, tmp_path_factory, monkeypatch):

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 import locdist as ld
 from locdist.errors import UsageError
 from locdist.jobs.chosen import read_map, read_method
+from locdist.jobs.learning import Lesson
 from tests.system.generated import read
 from tests.system.test_cli import cli
 
@@ -118,12 +120,28 @@ def test_new_rows_among_the_clusters_and_in_the_picture_of_steps(here: Path):
     ("steps.select.grid={k: 9..3}", "0 < low < high"),
     ("steps.mapped.map={step: rules}", "a step above (tune)"),
     ("steps.best.method={step: mapped}", "a step above (tune or select or rules)"),
+    ("steps.learned.index={step: base}", "an index under the map that 'tune' learns its method with"),
+    ("steps.learned.index=null", "an index under the map that 'tune' learns its method with"),
     ("steps.rules.name=index", "a name of its own"),
 ])  # fmt: skip
 def test_what_they_cannot_do_is_told_before_anything_runs(here: Path, change: str, said: str):
     with pytest.raises(UsageError) as told:
         ld.Pipeline.of(LEARNING, [change])
     assert said in str(told.value)
+
+
+def test_a_selection_holds_its_sample_however_many_rows_there_are(here: Path):
+    index = ld.build_index(ld.dataset("rows", key=KEY, target="price"), "index")
+    options = {
+        "methods": ["knn"],
+        "grid": None,
+        "criterion": None,
+        "sample": None,
+        "seed": 0,
+        "simplest": False,
+    }
+    with mock.patch.object(Lesson, "rows", 10**9):
+        assert Lesson("select", index, options).cost.memory < 2 << 30
 
 
 def test_what_cannot_be_learned_is_told_before_the_task(here: Path):

@@ -58,6 +58,7 @@ class SpreadWhole:
         for after in method.loop.states(walk, given, state):
             state = after
             if state.number % EVERY == 0 and not state.rests:
+                attempt.check_wanted()
                 keep(attempt.folder, state)
         (name,) = task.outputs
         with attempt.writer(name) as sink:
