@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from locdist.data.dataset import Dataset, checked
 from locdist.data.source import Span
@@ -27,6 +28,7 @@ from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.asking.ask import audit_of, search_of
 from locdist.jobs.asking.places import INDEX
+from locdist.jobs.asking.spread import spread
 from locdist.jobs.asking.tally import added
 from locdist.jobs.asking.tuning import PLAN, Tuned, tuning_of_support
 from locdist.jobs.build_index import build_index
@@ -37,7 +39,7 @@ from locdist.jobs.request import check_recall, check_told, inputs, settled, snap
 from locdist.jobs.stored import StoredGraph
 from locdist.jobs.telling.kept import spent
 from locdist.jobs.telling.network import Degrees, GraphReport
-from locdist.local.graph import Graph
+from locdist.local.graph import Edges, Graph
 from locdist.methods.method import Bandwidth, KernelChoice, Method
 from locdist.plan.cost import Estimate
 from locdist.plan.manifest import Manifest, claimed
@@ -50,6 +52,7 @@ from locdist.search.files import release
 from locdist.search.generation import Generation, open_index
 
 EDGES, SYMMETRIZE, SUMMARY = "edges", "symmetrize", "summary"
+TOGETHER = 16_384  # rows that a thread looks at, in memory; fixed, as places in a tile decide last bits
 
 
 def graph(
@@ -321,7 +324,12 @@ def _here(index: Exact, chosen: Linking) -> Graph:
     """The graph of rows in memory."""
     rows = len(index.rows)
     chosen.check(index.metric, rows)
-    ids = torch.arange(rows)
-    edges, _ = chosen.links.edges(index, ids, ids, rows)
-    found = Graph.of(edges, rows)
+    parts = torch.split(torch.arange(rows), TOGETHER)
+    found = Graph.of(Edges.together(spread(lambda ids: _edges(index, chosen, ids, rows), parts)), rows)
     return found.symmetrized(chosen.symmetrize) if chosen.symmetrize else found
+
+
+def _edges(index: Exact, chosen: Linking, ids: Tensor, rows: int) -> Edges:
+    """The edges of some of the rows."""
+    edges, _ = chosen.links.edges(index, ids, ids, rows)
+    return replace(edges, heads=edges.heads + ids[0])
