@@ -52,7 +52,7 @@ from locdist.search.files import release
 from locdist.search.generation import Generation, open_index
 
 EDGES, SYMMETRIZE, SUMMARY = "edges", "symmetrize", "summary"
-TOGETHER = 16_384  # rows that a thread looks at, in memory; fixed, as places in a tile decide last bits
+TOGETHER = 12_500  # rows that a thread looks at, in memory; fixed, as places in a tile decide last bits
 
 
 def graph(
