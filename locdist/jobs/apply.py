@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 
 from locdist.data.encoding import UNSEEN_CATEGORY
 from locdist.data.source import Source, source
 from locdist.data.store import Store
-from locdist.errors import DataError
 from locdist.execute.events import Listener
 from locdist.execute.executor import Executor, run
 from locdist.execute.local import Local
 from locdist.jobs.asking.ask import Running, kept, spans_of
 from locdist.jobs.asking.block import Block, statuses
-from locdist.jobs.asking.questions import QUARANTINE, check_kept
+from locdist.jobs.asking.partition import QUARANTINE, write_partition
+from locdist.jobs.asking.questions import check_kept
 from locdist.jobs.asking.report import check_bad
 from locdist.jobs.asking.tally import Counted, Tally, added
 from locdist.jobs.coupling.costs import apply_cost
@@ -175,26 +174,8 @@ class ApplyRows:
         return pa.concat_tables([self.schema.empty_table(), *(table for table, _ in self.tables(0, rows))])
 
     def __call__(self, task: Task, attempt: Attempt) -> Record:
-        """Write one output partition; rows out are checked against rows in."""
-        start, stop = task.inputs
-        tally, quarantine = Tally(), [pa.table({})][:0]
-        (name,) = task.outputs
-        with (
-            attempt.writer(name) as sink,
-            pq.ParquetWriter(sink, self.schema, compression="zstd", write_page_checksum=True) as writer,
-        ):
-            writer.write_table(self.schema.empty_table())
-            for table, counted in self.tables(start, stop):
-                tally = tally.add(counted)
-                quarantine += counted.quarantine
-                writer.write_table(table)
-        if tally.rows != stop - start:
-            given = f"{tally.rows}"
-            raise DataError(f"{stop - start} rows of the queries", given, "The input changed meanwhile.")
-        if quarantine:
-            with attempt.folder.writer(f"{QUARANTINE}/{task.name}.parquet") as sink:
-                pq.write_table(pa.concat_tables(quarantine), sink)
-        return Record(rows=tally.rows, bad_rows=tally.bad, data=tally.data)
+        """Write one output partition."""
+        return write_partition(self.schema, self.tables(*task.inputs), task, attempt)
 
 
 @dataclass(frozen=True)
