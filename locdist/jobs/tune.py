@@ -5,7 +5,7 @@ rows, each from the others, with the method that `predict` will use. The candida
 leave-one-out error is chosen.
 
 Leave-one-out errors calibrate its spread and its intervals. A map has made the errors of its own rows small,
-which shows where rows are few: there each half of them is answered under a map that the other half taught.
+which shows where rows are few: there each fold of them is answered under a map that the others taught.
 """
 
 import itertools
@@ -40,6 +40,7 @@ from locdist.search.exact import Exact
 SAMPLE = 50_000  # rows that a map is learned from
 ASKED = 3_000  # rows whose leave-one-out errors are computed
 MANY, RANK = 5_000, 4  # from so many rows on, directions are tried besides scales
+FOLDS = 10  # of fewer rows: each is answered under a map that it did not teach
 _SILENCE = 1e-15  # no probability is nearer to 0 in a logarithm
 
 
@@ -110,7 +111,7 @@ def tune(
                 trial = one.trial
                 listener(Tried(trial.told, trial.error, len(found), len(candidates), trial.seconds))
         best = min(found, key=lambda one: _order(one.trial.error))
-        missed = list(threads.map(lambda taught: bench.missed(best, taught), bench.halves()))
+        missed = list(threads.map(lambda taught: bench.missed(best, taught), bench.taught()))
     tuned = bench.tuned(found, best, missed)
     if out is not None:
         tuned.write(out)
@@ -190,7 +191,7 @@ class Bench:
         order = torch.randperm(len(self.rows.keys), generator=torch.Generator().manual_seed(self.seed))
         return order[:ASKED].sort().values
 
-    def halves(self) -> list[Tensor | None]:
+    def taught(self) -> list[Tensor | None]:
         """Numbers of the rows that teach a map while the others are asked; None for all, of many rows.
         Classes need no calibration.
         """
@@ -198,7 +199,8 @@ class Bench:
         if self.kind.classes or n >= MANY:
             return [] if self.kind.classes else [None]
         order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed + 1))
-        return [order[: n // 2], order[n // 2 :]]
+        folds = order.tensor_split(min(FOLDS, n))
+        return [torch.cat([*folds[:one], *folds[one + 1 :]]) for one in range(len(folds))]
 
     def tried(self, options: Options) -> Found:
         """A candidate: learned, and asked."""

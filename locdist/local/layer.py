@@ -1,7 +1,7 @@
 """The one operation: retrieve neighbors, weigh them, solve a local model for every query.
 
-The layer searches once and then works in tiles of a fixed number of queries, which fit the cache and fix the
-bits: an answer does not depend on how many queries came with it.
+The layer searches once and then works in tiles, each a multiple of a fixed number of queries, which fit the
+cache and fix the bits: an answer does not depend on how many queries came with it.
 """
 
 import math
@@ -22,7 +22,8 @@ from locdist.local.neglected import neglected, sample_of
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.summed import is_summable, names, summed, targeted, terms_of
 
-TILE = 256
+TILE = 256  # queries, and those of a tile are a multiple
+_TILES, _NUMBERS = 8, 1 << 19  # at most so many of them together, as long as their systems have no more numbers
 _NARROW = frozenset({"targets", "codes", "density"})  # gathered for all queries at once; vectors tile by tile
 _UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
 
@@ -202,9 +203,17 @@ class Layer:
         hood = hood if own is None else replace(hood, alone=own[order] >= 0)
         hood = hood if offsets is None else replace(hood, query_offsets=offsets[order])
         hood = index.gather(hood, self.needs & _NARROW)
-        parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in _tiles(hood)]
+        tiles = _tiles(hood, self._together(features.shape[1]))
+        parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in tiles]
         answers = Answers.concatenate(parts).reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
+
+    def _together(self, m: int) -> int:
+        """Queries of a tile: many, where there is little to do for each, since operations of a few
+        microseconds keep threads waiting for each other.
+        """
+        numbers = self.neighbors * (1 + self.model.columns(self.neighbors, m))
+        return TILE * min(max(_NUMBERS // (TILE * numbers), 1), _TILES)
 
     def _everywhere(self, index: Index, asked: Asked, want: frozenset[str], device: str) -> Answers:
         if "neighbors" in want:
@@ -267,14 +276,14 @@ def _refused(queries: Tensor, query_features: Tensor | None, bad: Tensor | None)
     return refused
 
 
-def _tiles(hood: Neighborhood) -> Iterator[tuple[Neighborhood, int]]:
-    # Every tile has TILE rows, the last one repeats its last row: vector instructions treat the tail of an
+def _tiles(hood: Neighborhood, most: int) -> Iterator[tuple[Neighborhood, int]]:
+    # The last tile repeats its last row up to a multiple of TILE: vector instructions treat the tail of an
     # array differently.
     total = len(hood.ids)
-    for start in range(0, total, TILE):
-        count = min(TILE, total - start)
-        rows = torch.arange(start, start + TILE, device=hood.ids.device).clamp_(max=total - 1)
-        yield hood.rows(slice(start, start + TILE) if count == TILE else rows), count
+    for start in range(0, total, most):
+        count = min(most, total - start)
+        rows = torch.arange(start, start + -(-count // TILE) * TILE, device=hood.ids.device)
+        yield hood.rows(slice(start, start + most) if count == most else rows.clamp_(max=total - 1)), count
 
 
 def _check(

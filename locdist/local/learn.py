@@ -22,6 +22,7 @@ RATE, LAST = 0.05, 0.02  # of the first step, and what is left of it at the last
 BETAS = (0.9, 0.98)
 START = 0.01  # standard deviation of W before the first step
 _SINGLE = torch.float32  # of the distances that only choose neighbors
+_COMPARED = 1 << 20  # of them at once: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -110,8 +111,13 @@ def neighbors(keys: Tensor, linear: Tensor, rows: Tensor, k: int) -> Tensor:
     Distances are compared in single precision, where those of almost equal length may change places.
     """
     moved = (keys @ linear.T).to(_SINGLE)
-    asked = moved[rows]
-    distances = torch.addmm(moved.square().sum(1), asked, moved.T, alpha=-2)  # less that of the row, the same
+    squares = moved.square().sum(1)
+    parts = rows.split(max(1, _COMPARED // len(keys)))
+    return torch.cat([_nearest(moved, squares, part, k) for part in parts])
+
+
+def _nearest(moved: Tensor, squares: Tensor, rows: Tensor, k: int) -> Tensor:
+    distances = torch.addmm(squares, moved[rows], moved.T, alpha=-2)  # less that of the row, the same
     distances[torch.arange(len(rows)), rows] = torch.inf
     return distances.topk(k, largest=False, sorted=False).indices
 

@@ -25,8 +25,9 @@ from locdist.search.lowest import lowest, taken
 WIDE = 3  # columns up to which boxes are small beside the space
 ROWS = 2048  # from so many rows on there is something to leave out
 LEAF = 32  # rows of a box
-GROUP, APART = 64, 32  # queries of a group, and where groups would be wider than neighborhoods
-CLOSE = 20  # queries that see a row as a neighbor on average, from which on groups are narrow
+BALL = {1: 2.0, 2: np.pi, 3: np.pi * 4 / 3}  # volume of a ball of radius 1
+SIZES = np.array([8, 16, 32, 64, 128])  # queries of a group
+BOX, POST = 5, 75  # rows that could be compared instead of a box with a group, or a neighbor with its posts
 AMPLE = 3  # times k rows are looked at for the bound: with k alone it is far too large
 ROUNDING = 1e-12  # relative, more than what sums of three squares and their roots lose
 TINY = 1e-300  # more than what squares lose that are no longer normal numbers
@@ -75,8 +76,7 @@ class Boxes:
         """The k nearest rows of finite queries [q, d], in their order; k is at most n."""
         asked = queries.double().numpy()
         near, ids = np.empty((len(asked), k)), np.empty((len(asked), k), np.int64)
-        size = GROUP if len(asked) * k > CLOSE * self.rows else APART >> (len(self.keys) == WIDE)
-        groups = _split(asked, size) % len(asked)
+        groups = _split(asked, self._size(len(asked), k)) % len(asked)
         together = max(1, min(_TOGETHER, _HELD // max(len(self.members), AMPLE * k * 2 ** len(self.keys))))
         for start in range(0, len(groups), together):
             rows = groups[start : start + together]
@@ -88,24 +88,38 @@ class Boxes:
             return found
         return Neighborhood(*smallest(arcs(found.distances), found.ids, k))
 
-    def _found(self, queries: Floats, k: int, metric: str) -> Iterator[tuple[slice, Floats, Wholes]]:
+    def _size(self, queries: int, k: int) -> int:
+        """Queries of a group: a large one sees many rows, and of small ones there are many. Rows and queries
+        are taken to fill a cube of side 1.
+        """
+        d, n = len(self.keys), self.rows
+        radius = (k / n / BALL[d]) ** (1 / d)
+        seen = n * np.minimum(1.4 * (SIZES / queries) ** (1 / d) + 2 * radius, 1) ** d
+        return int(SIZES[np.argmin(seen + (4 * seen + BOX * len(self.members) + POST * k) / SIZES)])
+
+    def _found(self, queries: Floats, k: int, metric: str) -> Iterator[tuple[Wholes, Floats, Wholes]]:
         """Squared distances and ids [c, g, k] of some of the groups of close queries [d, c, g]; of equal ones
         the smaller id is first.
         """
-        _, groups, size = queries.shape
+        size = queries.shape[2]
         candidates, counts = self._candidates(queries, k)
-        each = max(1, _COMPARED // (size * candidates.shape[1]))
-        for start in range(0, groups, each):
-            part = slice(start, start + each)
-            rows = candidates[part, : counts[part].max()]
+        order = np.argsort(counts)  # groups that see about as many rows are filled up with few others
+        begins = counts.cumsum() - counts
+        last = 0
+        while last < len(order):
+            most = _COMPARED // (size * counts[order[last]])
+            part = order[last : last + max(1, most)]
+            last += len(part)
+            places = _filled(begins[part], counts[part])
+            rows = np.sort(candidates[places], axis=1)
             squares = _squares(queries[:, part, :, None], self.keys[:, rows][:, :, None])
             near, places = _nearest(squares.reshape(-1, rows.shape[1]), k, metric)
             ids = taken(rows, places.reshape(len(rows), -1))
             yield part, near.reshape(-1, size, k), ids.reshape(-1, size, k)
 
     def _candidates(self, queries: Floats, k: int) -> tuple[Wholes, Wholes]:
-        """The rows [c, r] among which all neighbors of each group are, in ascending order, and their number
-        [c].
+        """The rows among which all neighbors of each group are, group by group and then the one that is
+        infinitely far away, and their number for each group [c].
         """
         low, high = queries.min(2), queries.max(2)
         bounds = self._bounds(queries, low, high, k)
@@ -115,7 +129,7 @@ class Boxes:
         keys = self.keys[:, rows]
         inside = _gaps(keys, keys, low[:, owners], high[:, owners]) <= bounds[owners]
         counts = np.bincount(owners[inside], minlength=len(bounds))
-        return np.sort(np.append(rows[inside], self.rows)[_filled(counts)], axis=1), counts
+        return np.append(rows[inside], self.rows), counts
 
     def _bounds(self, queries: Floats, low: Floats, high: Floats, k: int) -> Floats:
         """What no squared distance of a query of each group to its k-th neighbor is above [c]."""
@@ -161,11 +175,10 @@ def _gaps(low: Floats, high: Floats, least: Floats, most: Floats) -> Floats:
     return total
 
 
-def _filled(counts: Wholes) -> Wholes:
-    """The numbers from 0 on in rows of so many [len(counts), most], filled up with -1."""
-    ends = counts.cumsum()[:, None]
-    numbers = np.arange(counts.max()) + ends - counts[:, None]
-    return np.where(numbers < ends, numbers, -1)
+def _filled(begins: Wholes, counts: Wholes) -> Wholes:
+    """Numbers from `begins` on in rows of so many [len(counts), most], filled up with -1."""
+    numbers = np.arange(counts.max())
+    return np.where(numbers < counts[:, None], numbers + begins[:, None], -1)
 
 
 def _split(points: Floats, most: int) -> Wholes:
