@@ -20,6 +20,7 @@ What belongs to the process is restored when the run ends; what belongs to a wor
 """
 
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -38,7 +39,7 @@ DUPLICATE = "KMP_DUPLICATE_LIB_OK"
 with machine.environment({DUPLICATE: None}):
     # threadpoolctl sets it where nobody has: then a second OpenMP runtime may hang, where it would abort and
     # say why
-    from threadpoolctl import threadpool_info, threadpool_limits
+    from threadpoolctl import ThreadpoolController, threadpool_info
 
 Result = TypeVar("Result")
 
@@ -58,7 +59,7 @@ def process_limited(threads: int) -> Iterator[None]:
     keep_memory()
     torch = sys.modules.get("torch")  # nothing to limit when the job does not use it
     before = torch.get_num_threads() if torch else 0
-    with threadpool_limits(threads, user_api="blas"):
+    with _libraries(len(sys.modules)).limit(limits=threads, user_api="blas"):
         try:
             if torch:
                 torch.set_num_threads(threads)
@@ -71,7 +72,7 @@ def process_limited(threads: int) -> Iterator[None]:
 def limit_process(threads: int) -> None:
     """Limit what is process-wide in a process that does nothing but tasks, for good."""
     keep_memory()
-    threadpool_limits(threads, user_api="blas")
+    _libraries(len(sys.modules)).limit(limits=threads, user_api="blas")
     torch = sys.modules.get("torch")
     if torch and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
@@ -97,7 +98,13 @@ def keep_memory() -> None:
 
 def limit_this_thread(threads: int) -> None:
     """Limit OpenMP, and with it FAISS, for the calling worker thread; less than a millisecond."""
-    threadpool_limits(threads, user_api="openmp")
+    _libraries(len(sys.modules)).limit(limits=threads, user_api="openmp")
+
+
+@functools.lru_cache(1)
+def _libraries(modules: int) -> ThreadpoolController:
+    # found in more than a millisecond, once for so many loaded modules: libraries come with them
+    return ThreadpoolController()
 
 
 def openmp() -> list[tuple[str, str]]:

@@ -25,11 +25,11 @@ from locdist.data.store import Store
 from locdist.errors import DataError, UsageError
 from locdist.jobs.asking.ask import Request, Running, ask
 from locdist.jobs.asking.block import Block
-from locdist.jobs.asking.diagnostics import Diagnostics, leverage, residuals
+from locdist.jobs.asking.diagnostics import Diagnostics, residuals
 from locdist.jobs.asking.present import nullable
 from locdist.jobs.asking.questions import Ask
 from locdist.jobs.predict import PredictRows
-from locdist.local.answers import Answers, Status
+from locdist.local.answers import LEVERAGE, Answers, Status
 from locdist.local.families import Poisson
 from locdist.local.glm import GeneralizedLinear
 from locdist.local.layer import Layer
@@ -109,15 +109,15 @@ class ListRows(Ask):
         """Answers of one block."""
         layer, shown = self.predict.method.layer, self.predict.presentation
         model = Listwise(_linear(layer), tuple(self._matrix.origin.tolist()))
-        want = shown.want | {"neighbors"}
-        asked = (block.queries, block.features, None, block.bad, want, block.device, block.offsets)
+        want = shown.want | {"neighbors", LEVERAGE}
+        asked = (block.queries, block.features, block.rows, block.bad, want, block.device, block.offsets)
         both = replace(layer, model=model)(self.index, *asked)
         answers = replace(both, values=both.values[:, :1])
         told = [*self._coefficients(both), *self._site(block, answers), *self._collinearity(both)]
         known = answers.status < int(Status.EMPTY)
         columns = [nullable(column.where(known, math.nan)) for column in told]
         table = shown.table(answers, self.index)
-        sums = residuals(block, answers, self.extra_columns[0], self.index, layer)
+        sums = residuals(block, answers, self.extra_columns[0], layer.model)
         return pa.Table.from_arrays([*table.columns, *columns], schema=self.columns()), sums
 
     @property
@@ -135,7 +135,8 @@ class ListRows(Ask):
     def _site(self, block: Block, answers: Answers) -> list[Tensor]:
         """Residual, standardized residual, influence, Cook's distance and local R² of each site."""
         truth = torch.from_numpy(numbers(block.table.column(self.extra_columns[0]))[0])
-        influence = leverage(block, answers, self.index)
+        influence = answers.leverage
+        assert influence is not None
         residual = truth - answers.values[:, 0]
         standard = residual / (self.fit.sigma2 * (1 - influence)).sqrt()
         cook = standard.square() * influence / (self.fit.enp * (1 - influence))

@@ -21,7 +21,7 @@ from locdist.jobs.asking.questions import Ask, check_kept
 from locdist.jobs.asking.report import Report
 from locdist.jobs.chosen import read_method
 from locdist.jobs.support import numeric
-from locdist.local.answers import NEGLECTED
+from locdist.local.answers import LEVERAGE, NEGLECTED
 from locdist.local.neglected import check_neglected
 from locdist.methods.method import Method
 from locdist.plan.cost import Solve
@@ -65,15 +65,15 @@ class PredictRows(Ask):
         """Answers of one block."""
         layer, shown = self.method.operation, self.presentation
         counted = self.truth is not None and is_counted(self.method.layer)
-        want = shown.want | {"neighbors"} if counted else shown.want
-        own = block.rows if self.own and layer.leave_one_out else None
+        want = shown.want | {LEVERAGE} if counted else shown.want
+        own = block.rows if counted or (self.own and layer.leave_one_out) else None
         answers = layer(
             self.index, block.queries, block.features, own, block.bad, want, block.device, block.offsets
         )
         table = shown.table(answers, self.index)
         if self.truth is None:
             return table, {}
-        return table, residuals(block, answers, self.truth, self.index, self.method.layer)
+        return table, residuals(block, answers, self.truth, self.method.layer.model)
 
 
 def predict(

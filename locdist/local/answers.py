@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 WANTS = frozenset({"effective", "spread", "coefficients", "neighbors"})  # of models
-NEGLECTED = "neglected"  # of layers
+NEGLECTED, LEVERAGE = "neglected", "leverage"  # of layers
 
 
 class Status(enum.IntEnum):
@@ -60,6 +60,9 @@ class Answers:
         are no linear smoothers those of the linear one inside, else the weights.
     neglected : Tensor [q] float64, optional
         Upper bound of the share of the kernel's mass that the neighbors leave out.
+    leverage : Tensor [q] float64, optional
+        The weight of the query's own row in its answer, the diagonal of the hat matrix; 0 where it is none of
+        its neighbors.
     """
 
     values: Tensor
@@ -73,6 +76,7 @@ class Answers:
     weights: Tensor | None = None
     smoother: Tensor | None = None
     neglected: Tensor | None = None
+    leverage: Tensor | None = None
 
     @staticmethod
     def concatenate(parts: Sequence["Answers"]) -> "Answers":
@@ -117,6 +121,10 @@ class Answers:
         return self._each(
             lambda tensor: _nothing(tensor, null), ("values", "spread", "coefficients", "errors")
         )
+
+    def unlisted(self) -> "Answers":
+        """The same answers without their neighbors."""
+        return replace(self, ids=None, distances=None, weights=None, smoother=None)
 
     def to(self, device: str) -> "Answers":
         """The same answers on a torch device."""

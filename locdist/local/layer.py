@@ -8,13 +8,13 @@ import math
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
-from locdist.local.answers import NEGLECTED, WANTS, Answers, Status
+from locdist.local.answers import LEVERAGE, NEGLECTED, WANTS, Answers, Status
 from locdist.local.kernels import DotProduct, Kernel, weigh
 from locdist.local.models import LocalModel
 from locdist.local.moments import Asked, Batch, sums
@@ -23,7 +23,7 @@ from locdist.local.neighborhood import Neighborhood
 from locdist.local.summed import is_summable, names, summed, targeted, terms_of
 
 TILE = 256  # queries, and those of a tile are a multiple
-_TILES, _NUMBERS = 8, 1 << 19  # at most so many of them together, as long as their systems have no more numbers
+_TILES, _NUMBERS = 8, 1 << 19  # at most so many of them together, and so many numbers of their systems
 _NARROW = frozenset({"targets", "codes", "density"})  # gathered for all queries at once; vectors tile by tile
 _UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
 
@@ -56,6 +56,14 @@ class Index(Protocol):
         classes; for "density" `support` is filled in. Missing neighbors (id -1) may be filled with anything.
         The layer has filled in `queries` and `query_features`.
         """
+
+
+@runtime_checkable
+class Numbered(Protocol):
+    """An index whose ids are not the numbers by which `own` knows its rows."""
+
+    def sources(self, ids: Tensor) -> Tensor:
+        """These numbers of rows `ids` [q, k]; -1 where missing."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +169,11 @@ class Layer:
         query_features : Tensor [q, m], optional
             What the local model is evaluated at; the queries themselves by default.
         own : Tensor [q] int64, optional
-            The support's row that each query is, -1 for none; ignored without `leave_one_out`.
+            The support's row that each query is, -1 for none; without `leave_one_out` for leverages alone.
         bad : Tensor [q] bool, optional
             Queries known to be bad. Those that are not finite are bad too; they get the status BAD_QUERY.
         want : frozenset of str
-            Of "effective", "spread", "coefficients", "neighbors", "neglected".
+            Of "effective", "spread", "coefficients", "neighbors", "neglected", "leverage".
         device : str
             The torch device on which the models are solved; the search and the answers stay where the queries
             are.
@@ -178,7 +186,6 @@ class Layer:
             If shapes or kernel and metric do not fit, or something unknown is wanted.
         """
         features = queries if query_features is None else query_features
-        own = own if self.leave_one_out else None
         self.check(index.metric)
         if index.apart and query_features is None and "features" in self.needs:
             raise UsageError(
@@ -187,6 +194,7 @@ class Layer:
                 "Pass features=[q, m] beside the queries.",
             )
         _check(queries, features, own, bad, want, offsets)
+        left = own if self.leave_one_out else None
         refused = _refused(queries, query_features, bad)
         if refused.any():
             queries, features = (tensor.masked_fill(refused[:, None], 0.0) for tensor in (queries, features))
@@ -195,17 +203,19 @@ class Layer:
             alone = (queries.new_zeros(1, queries.shape[1]), features.new_zeros(1, features.shape[1]))
             return self(index, *alone, own=nobody, want=want, device=device).rows(slice(0))
         if self.k is None:
-            answers = self._everywhere(index, Asked(queries, features, own).to(device), want, device)
+            answers = self._everywhere(index, Asked(queries, features, left).to(device), want, device)
             return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
-        hood = index.search(queries, self.k, own)
-        order = torch.arange(len(queries), device=queries.device) if hood.order is None else hood.order
-        hood = replace(hood, order=order, queries=queries[order], query_features=features[order])
-        hood = hood if own is None else replace(hood, alone=own[order] >= 0)
-        hood = hood if offsets is None else replace(hood, query_offsets=offsets[order])
+        hood = index.search(queries, self.k, left)
+        order = hood.order
+        hood = replace(hood, queries=_placed(queries, order), query_features=_placed(features, order))
+        hood = hood if own is None else replace(hood, own=_placed(own, order))
+        hood = hood if offsets is None else replace(hood, query_offsets=_placed(offsets, order))
+        hood = hood if left is None or hood.own is None else replace(hood, alone=hood.own >= 0)
         hood = index.gather(hood, self.needs & _NARROW)
         tiles = _tiles(hood, self._together(features.shape[1]))
         parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in tiles]
-        answers = Answers.concatenate(parts).reorder(order)
+        answers = Answers.concatenate(parts)
+        answers = answers if order is None else answers.reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
 
     def _together(self, m: int) -> int:
@@ -216,7 +226,7 @@ class Layer:
         return TILE * min(max(_NUMBERS // (TILE * numbers), 1), _TILES)
 
     def _everywhere(self, index: Index, asked: Asked, want: frozenset[str], device: str) -> Answers:
-        if "neighbors" in want:
+        if want & {"neighbors", LEVERAGE}:
             given = "k=None, where every row is one"
             raise UsageError("k neighbors to list", given, "Leave out `neighbors` (--explain), or choose k.")
         batches = (targeted(self.model, batch.to(device)) for batch in index.batches(self.needs))
@@ -233,12 +243,28 @@ class Layer:
     def _tile(self, index: Index, tile: Neighborhood, want: frozenset[str], device: str) -> Answers:
         wide, home = self.needs - _NARROW, str(tile.ids.device)
         tile = index.gather(tile, wide) if wide else tile
-        answers = self.solve(tile.to(device), want).to(home)
+        rows = want | {"neighbors"} if LEVERAGE in want else want
+        answers = self.solve(tile.to(device), rows).to(home)
+        if LEVERAGE in want:
+            answers = _counted(answers, tile, index, want)
         if NEGLECTED not in want:
             return answers
         return replace(
             answers, neglected=neglected(self.kernel, tile, sample_of(index, self.kernel), index.metric)
         )
+
+
+def _placed(values: Tensor, order: Tensor | None) -> Tensor:
+    return values if order is None else values[order]
+
+
+def _counted(answers: Answers, tile: Neighborhood, index: Index, want: frozenset[str]) -> Answers:
+    """The answers with leverages, and with neighbors only where these are wanted too."""
+    assert tile.own is not None
+    assert answers.smoother is not None
+    rows = index.sources(tile.ids) if isinstance(index, Numbered) else tile.ids
+    answers = replace(answers, leverage=answers.smoother.masked_fill(rows != tile.own[:, None], 0.0).sum(1))
+    return answers if "neighbors" in want else answers.unlisted()
 
 
 def _check_everything(kernel: Kernel, model: LocalModel) -> None:
@@ -304,6 +330,9 @@ def _check(
     if len(lengths) > 1:
         expected = "as many features, own, bad and offsets as queries"
         raise UsageError(expected, f"{sorted(lengths)} rows", "Align them.")
-    known = WANTS | {NEGLECTED}
+    if LEVERAGE in want and own is None:
+        remedy = "Pass own=[q] beside the queries."
+        raise UsageError("the row of the support that each query is, for leverages", "queries alone", remedy)
+    known = WANTS | {NEGLECTED, LEVERAGE}
     if want - known:
         raise UsageError(f"want of {sorted(known)}", repr(sorted(want - known)), "Correct the name.")

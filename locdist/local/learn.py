@@ -112,7 +112,7 @@ def neighbors(keys: Tensor, linear: Tensor, rows: Tensor, k: int) -> Tensor:
     """
     moved = (keys @ linear.T).to(_SINGLE)
     squares = moved.square().sum(1)
-    parts = rows.split(max(1, _COMPARED // len(keys)))
+    parts = torch.split(rows, max(1, _COMPARED // len(keys)))
     return torch.cat([_nearest(moved, squares, part, k) for part in parts])
 
 

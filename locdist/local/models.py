@@ -16,8 +16,9 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import WANTS, Answers, Status
+from locdist.local.estimates import Estimates, estimates
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.solve import Design, Solution, design, offsets, smooth, solve
+from locdist.local.solve import Design, Solution, design, offsets, smooth
 
 FREE = torch.finfo(torch.float64).eps ** 0.5  # fewer degrees of freedom (of at most 1) are rounding
 
@@ -95,12 +96,12 @@ def each_target(name: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Fit:
-    """A linear smoother at each query: its solution, the ridge, and with slopes the design behind them.
+    """A linear smoother at each query, or with targets its estimates, their design and the ridge.
 
-    Only the first `reported` rows of the operator are slopes by feature; None is all.
+    Only the first `reported` slopes are by feature; None is all.
     """
 
-    solution: Solution
+    solution: Solution | Estimates
     design: Design | None = None
     ridge: float = 0.0
     reported: int | None = None
@@ -123,20 +124,19 @@ class LinearSmoother(LocalModel):
     traced: ClassVar[bool] = True
 
     @abstractmethod
-    def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
-        """The smoother at each query, with `slopes` the operator of its slopes too."""
+    def fit(self, hood: Neighborhood, weights: Tensor, targets: Tensor | None = None) -> Fit:
+        """The smoother at each query, with targets [q, k, p] its estimates."""
 
     @final
     def smoother(self, hood: Neighborhood, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Smoother rows s [q, k], and whether the slopes are not identified [q] bool."""
-        solution = self.fit(hood, weights, False).solution
+        solution = self.fit(hood, weights).solution
         return solution.smoother, solution.deficient
 
     @final
     def predict(self, hood: Neighborhood, weights: Tensor, want: frozenset[str] = frozenset()) -> Answers:
-        more = bool(want & {"spread", "coefficients"})
-        fit = self.fit(hood, weights, more)
-        targets = known_targets(hood, weights)
+        more, targets = bool(want & {"spread", "coefficients"}), known_targets(hood, weights)
+        fit = self.fit(hood, weights, targets if more else None)
         rows = fit.solution.smoother
         deficient = flagged(fit.solution.deficient, Status.RANK_DEFICIENT)
         answers = answered(weighted_sums(rows, targets), rows, deficient, hood, weights, want)
@@ -149,11 +149,14 @@ class Constant(LinearSmoother):
 
     needs: ClassVar[frozenset[str]] = frozenset({"targets"})
 
-    def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
-        # no features: every sum over them is zero
-        operator = weights.new_empty(len(weights), 0, weights.shape[1])
+    def fit(self, hood: Neighborhood, weights: Tensor, targets: Tensor | None = None) -> Fit:
         deficient = torch.zeros(len(weights), dtype=torch.bool, device=weights.device)
-        return Fit(Solution(weights, deficient, operator), Design(weights, operator.mT, operator[:, :, 0]))
+        if targets is None:
+            return Fit(Solution(weights, deficient))
+        count, k, p = targets.shape  # no features: every sum over them is zero
+        nothing, spent = weights.new_empty(count, 0, p), weights.new_zeros(count)
+        system = Design(weights, weights.new_empty(count, k, 0), nothing[:, :, 0])
+        return Fit(Estimates(weights, deficient, nothing, nothing[:, :, 0], spent), system)
 
 
 @dataclass(frozen=True)
@@ -179,13 +182,13 @@ class Linear(LinearSmoother):
     def __post_init__(self) -> None:
         object.__setattr__(self, "ridge", penalty(self.ridge))
 
-    def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
+    def fit(self, hood: Neighborhood, weights: Tensor, targets: Tensor | None = None) -> Fit:
         assert hood.features is not None
         assert hood.query_features is not None
-        if not slopes:
+        if targets is None:
             return Fit(smooth(hood.features, hood.query_features, weights, self.ridge))
         system = design(hood.features, hood.query_features, weights)
-        return Fit(solve(system, self.ridge, slopes), system, self.ridge)
+        return Fit(estimates(system, targets, self.ridge), system, self.ridge)
 
 
 @dataclass(frozen=True)
@@ -224,16 +227,16 @@ class Polynomial(LinearSmoother):
             )
         object.__setattr__(self, "ridge", penalty(self.ridge))
 
-    def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
+    def fit(self, hood: Neighborhood, weights: Tensor, targets: Tensor | None = None) -> Fit:
         assert hood.features is not None
         assert hood.query_features is not None
         near = offsets(hood.features, hood.query_features, weights == 0)
         terms = self.terms(near)
         here = terms.new_zeros(terms.shape[0], terms.shape[2])
-        if not slopes:
+        if targets is None:
             return Fit(smooth(terms, here, weights, self.ridge))
         system = design(terms, here, weights)
-        return Fit(solve(system, self.ridge, slopes), system, self.ridge, near.shape[2])
+        return Fit(estimates(system, targets, self.ridge), system, self.ridge, near.shape[2])
 
     def columns(self, k: int, m: int) -> int:
         return math.comb(m + self.degree, m) - 1 if self.cross else m * self.degree
@@ -298,27 +301,25 @@ def flagged(where: Tensor, status: Status) -> Tensor:
 
 def explained(answers: Answers, fit: Fit, targets: Tensor, want: frozenset[str]) -> Answers:
     """Answers with the spread and coefficients of a linear smoother, as wanted."""
-    operator, system = fit.solution.operator, fit.design
-    assert operator is not None
+    told, system = fit.solution, fit.design
+    assert isinstance(told, Estimates)
     assert system is not None
-    weights, slopes = system.weights, torch.bmm(operator, targets)
-    mean = torch.bmm(weights[:, None], targets)
-    residual = targets - mean - torch.bmm(system.rows, slopes)
-    variance = torch.bmm(weights[:, None], residual.square())[:, 0]
-    freedom = freedom_of(system, operator, fit.ridge)
-    norms = operator.square().sum(2)
-    squares = torch.cat([fit.solution.smoother.square().sum(1, keepdim=True), norms], 1)
+    mean = torch.bmm(system.weights[:, None], targets)
+    residual = targets - mean - torch.bmm(system.rows, told.slopes)
+    variance = torch.bmm(system.weights[:, None], residual.square())[:, 0]
+    freedom = freedom_of(system.weights, told.norms, told.spent, fit.ridge)
+    squares = torch.cat([told.smoother.square().sum(1, keepdim=True), told.norms], 1)
     errors = standard_error(variance[:, None], freedom[:, None, None], squares[:, :, None])
-    coefficients = torch.cat([answers.values[:, None], slopes], 1)
-    told = None if fit.reported is None else 1 + fit.reported
-    return with_errors(answers, coefficients[:, :told], errors[:, :told], want)
+    coefficients = torch.cat([answers.values[:, None], told.slopes], 1)
+    reported = None if fit.reported is None else 1 + fit.reported
+    return with_errors(answers, coefficients[:, :reported], errors[:, :reported], want)
 
 
-def freedom_of(system: Design, operator: Tensor, ridge: float) -> Tensor:
-    """Degrees of freedom [q] that a least-squares fit leaves, as `LinearSmoother` says."""
-    leverage = (system.rows * operator.mT).sum(2)
-    spent = ridge * operator.square().sum(2).sum(1)
-    return (system.weights * (1 - system.weights - leverage)).sum(1) - spent
+def freedom_of(weights: Tensor, norms: Tensor, spent: Tensor, ridge: float) -> Tensor:
+    """Degrees of freedom [q] that a least-squares fit leaves, as `LinearSmoother` says, from sums of its
+    operator.
+    """
+    return (weights * (1 - weights)).sum(1) - spent - ridge * norms.sum(1)
 
 
 def standard_error(variance: Tensor, freedom: Tensor, squares: Tensor) -> Tensor:

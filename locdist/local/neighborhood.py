@@ -49,6 +49,8 @@ class Neighborhood:
         What is added to the linear predictor of the support rows.
     query_offsets : Tensor [q], optional
         The same of the queries.
+    own : Tensor [q] int64, optional
+        Row of the support that each query is.
     alone : Tensor [q] bool, optional
         Which queries are rows of the support that are left out.
     support : Tensor [q] float64, optional
@@ -70,6 +72,7 @@ class Neighborhood:
     reach: Tensor | None = None
     offsets: Tensor | None = None
     query_offsets: Tensor | None = None
+    own: Tensor | None = None
     alone: Tensor | None = None
     support: Tensor | None = None
     mass: Tensor | None = None

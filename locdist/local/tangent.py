@@ -9,9 +9,10 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import Answers, Status
+from locdist.local.estimates import estimates
 from locdist.local.models import Fit, LinearSmoother, LocalModel, answered, flagged, penalty, valued
 from locdist.local.neighborhood import Neighborhood
-from locdist.local.solve import design, offsets, smooth, solve
+from locdist.local.solve import design, offsets, smooth
 
 ALIKE = 1e-6  # entries of an axis that are as large as the largest but for this
 
@@ -117,17 +118,17 @@ class Barycenter(LinearSmoother):
         if self.reg == 0:
             raise UsageError("a positive reg", "0", "1e-3 is usual; less follows the query more closely.")
 
-    def fit(self, hood: Neighborhood, weights: Tensor, slopes: bool) -> Fit:
+    def fit(self, hood: Neighborhood, weights: Tensor, targets: Tensor | None = None) -> Fit:
         assert hood.features is not None
         assert hood.query_features is not None
         near = offsets(hood.features, hood.query_features, weights == 0)
         size = (weights * near.square().sum(2)).sum(1).sqrt()[:, None, None]
         near = near / size.masked_fill(size == 0, 1.0)
         here = near.new_zeros(near.shape[0], near.shape[2])
-        if not slopes:
+        if targets is None:
             return Fit(smooth(near, here, weights, self.reg))
         system = design(near, here, weights)
-        return Fit(solve(system, self.reg, slopes), system, self.reg, 0)
+        return Fit(estimates(system, targets, self.reg), system, self.reg, 0)
 
 
 @dataclass(frozen=True)

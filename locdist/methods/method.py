@@ -93,10 +93,11 @@ class Method:
         features : array [q, m], optional
             Where the local model is evaluated; the queries by default.
         own : array [q] of int, optional
-            Row of the support that each query is, to be left out.
+            Row of the support that each query is, to be left out, or where the method counts it to tell its
+            leverage.
         offsets : array [q], optional
             What is added to the linear predictor of the queries, where the index has offsets.
-        want : iterable of {"effective", "spread", "coefficients", "neighbors"}
+        want : iterable of {"effective", "spread", "coefficients", "neighbors", "neglected", "leverage"}
             What to compute besides values and status.
         """
         asked = _matrix(queries, "queries")

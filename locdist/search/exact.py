@@ -264,7 +264,7 @@ class Exact:
         if not finite.all():
             hood.distances[~finite], hood.ids[~finite] = torch.inf, -1
         hood = hood if own is None else hood.without(own).nearest(k)
-        return dataclasses.replace(hood, queries=asked, order=torch.arange(len(queries)))
+        return dataclasses.replace(hood, queries=asked)
 
     def batches(self, needs: frozenset[str]) -> Iterator[Batch]:
         """All rows, with the columns that `needs` names."""

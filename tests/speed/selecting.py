@@ -66,13 +66,15 @@ def one_bandwidth(sizes: Sizes, workers: int) -> Compared:
     from mgwr.gwr import GWR
 
     sites, k = Sites.random(sizes.sites), min(121, sizes.sites // 2)
-    index, want = sites.index, {"neighbors", "coefficients"}
+    index, want, own = sites.index, {"coefficients", "leverage"}, np.arange(sizes.sites)
     model = GWR(sites.places, sites.targets[:, None], sites.features, k, n_jobs=workers)
 
     def ours() -> object:  # on threads, as a task has it
         parts = _slices(len(sites.places), workers)
         places, features = sites.places, sites.features
-        return spread(lambda rows: gwr(k)(index, places[rows], features=features[rows], want=want), parts)
+        return spread(
+            lambda rows: gwr(k)(index, places[rows], features=features[rows], own=own[rows], want=want), parts
+        )
 
     contenders: dict[str, Callable[[], object]] = {"ours": ours, "theirs": model.fit}
     told = interleaved(contenders)

@@ -12,8 +12,7 @@ from locdist.jobs.asking.block import Block
 from locdist.local.answers import Answers, Status
 from locdist.local.glm import GeneralizedLinear
 from locdist.local.layer import Layer
-from locdist.local.models import FREE
-from locdist.search.generation import Generation
+from locdist.local.models import FREE, LocalModel
 
 
 @dataclass(frozen=True)
@@ -92,9 +91,7 @@ def is_counted(layer: Layer) -> bool:
     return layer.model.traced and not layer.leave_one_out
 
 
-def residuals(
-    block: Block, answers: Answers, target: str, index: Generation, layer: Layer
-) -> dict[str, Moments]:
+def residuals(block: Block, answers: Answers, target: str, model: LocalModel) -> dict[str, Moments]:
     """What `Diagnostics.of` needs of the answered rows of one block.
 
     Moments of the target, of the squared residual, of the deviance where the model has one, and where rows
@@ -105,21 +102,12 @@ def residuals(
     good = (answers.status < int(Status.EMPTY)) & ~bad
     square = (truth - answers.values[:, 0]).square()
     parts = {"target": truth[good], "square": square[good]}
-    if isinstance(layer.model, GeneralizedLinear):
-        parts["deviance"] = layer.model.family.deviance(answers.values[:, 0], truth)[good]
-    if is_counted(layer):
-        own = leverage(block, answers, index)
+    if isinstance(model, GeneralizedLinear):
+        parts["deviance"] = model.family.deviance(answers.values[:, 0], truth)[good]
+    if (own := answers.leverage) is not None:
         free = good & (1 - own > FREE)
         parts |= {"leverage": own[good], "missed": (square / (1 - own).square())[free]}
     return {name: Moments.of(part[:, None].numpy()) for name, part in parts.items()}
-
-
-def leverage(block: Block, answers: Answers, index: Generation) -> torch.Tensor:
-    """The weight of each row in its own answer [q]."""
-    assert answers.ids is not None
-    assert answers.smoother is not None
-    mine = index.sources(answers.ids) == block.rows[:, None]
-    return answers.smoother.where(mine, 0.0).sum(dim=1)
 
 
 def _sum(moments: Moments) -> float:
