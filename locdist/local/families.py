@@ -49,6 +49,10 @@ class Family(ABC):
     def curve(self, eta: Tensor, targets: Tensor) -> Tensor:
         """The second derivative of the loss by eta, positive."""
 
+    def derivatives(self, eta: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """`slope` and `curve`, for less where they share something."""
+        return self.slope(eta, targets), self.curve(eta, targets)
+
 
 @dataclass(frozen=True)
 class Bernoulli(Family):
@@ -79,8 +83,11 @@ class Bernoulli(Family):
         return 2 * (_lost(mean, targets) + _lost(1 - mean, 1 - targets))
 
     def curve(self, eta: Tensor, targets: Tensor) -> Tensor:
+        return self.derivatives(eta, targets)[1]
+
+    def derivatives(self, eta: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         share = torch.sigmoid(eta)
-        return share * (1 - share)  # without the digits of tiny ones, which steer no step
+        return share - targets, share * (1 - share)  # without the digits of tiny ones, which steer no step
 
 
 @dataclass(frozen=True)

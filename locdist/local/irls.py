@@ -175,6 +175,24 @@ class Walk:
     done: Tensor
     weak: Tensor
 
+    @property
+    def left(self) -> Tensor:
+        """Which queries need more steps [q] bool."""
+        return ~(self.done | self.weak)
+
+    def at(self, index: Tensor) -> "Walk":
+        """Those of some queries."""
+        return Walk(self.theta[index], self.eta[index], self.done[index], self.weak[index])
+
+    def put(self, index: Tensor, part: "Walk") -> "Walk":
+        """These with those of some queries in their place."""
+        return Walk(
+            self.theta.index_copy(0, index, part.theta),
+            self.eta.index_copy(0, index, part.eta),
+            self.done.index_copy(0, index, part.done),
+            self.weak.index_copy(0, index, part.weak),
+        )
+
 
 @dataclass(frozen=True)
 class Centred:
@@ -197,10 +215,15 @@ class Centred:
     def of(problem: Problem) -> "Centred":
         """The same problem in other coordinates."""
         count, k, m = problem.near.shape
-        rows = problem.near.new_ones(count, 1 + m, k)
+        rows = problem.near.new_empty(count, 1 + m, k)
+        rows[:, 0] = 1
         center = torch.bmm(problem.weights[:, None], problem.near)
         torch.sub(problem.near.mT, center.mT, out=rows[:, 1:])
         return Centred(problem, rows, center[:, 0])
+
+    def at(self, index: Tensor) -> "Centred":
+        """The problems of some of the queries."""
+        return Centred(self.problem.at(index), self.rows[index], self.center[index])
 
     @cached_property
     def single(self) -> "Centred":
@@ -214,29 +237,34 @@ class Centred:
         gradient has the precision of the problem, its second derivatives are single.
         """
         own, rows = self.problem, self.single.rows
-        down = torch.bmm((own.weights * own.family.slope(eta, own.targets))[:, None], self.rows.mT)[:, 0]
+        slope, curve = own.family.derivatives(eta, own.targets)
+        down = torch.bmm((own.weights * slope)[:, None], self.rows.mT)[:, 0]
         down[:, 1:].add_(theta[:, 1:], alpha=own.ridge)
-        curve = (own.weights * own.family.curve(eta, own.targets)).float()
-        matrix = torch.bmm(rows * curve[:, None], rows.mT)
+        matrix = torch.bmm(rows * (own.weights * curve).float()[:, None], rows.mT)
         matrix.diagonal(dim1=1, dim2=2)[:, 1:].add_(own.ridge)
         factor, pivot = factored(matrix)
         step = torch.cholesky_solve(down.float()[:, :, None], factor)[:, :, 0]
         return step.neg_().to(theta.dtype), ~(pivot > WEAK)
 
-    def steps(self, walk: Walk, enough: float) -> Walk:
+    def steps(self, walk: Walk, enough: float, most: int = STEPS) -> Walk:
         """Steps until the linear predictors of every query change by no more than enough."""
-        theta, eta, done, weak = walk.theta, walk.eta, walk.done, walk.weak
-        for _ in range(STEPS):
-            step, lost = self.step(theta, eta)
-            weak = weak | (lost & ~done)
-            moved = torch.bmm(step[:, None], self.rows)[:, 0]
-            largest = moved.abs().amax(1)
-            share = (SAFE / largest).clamp_(max=1.0).masked_fill_(done | weak, 0.0)[:, None]
-            theta, eta = torch.addcmul(theta, step, share), torch.addcmul(eta, moved, share)
-            done = done | (~weak & (largest <= enough))
-            if (done | weak).all():
+        for taken in range(1, most + 1):
+            walk = self._moved(walk, enough)
+            some = walk.left.nonzero()[:, 0]
+            if not len(some):
                 break
-        return Walk(theta, eta, done, weak)
+            if 2 * len(some) <= len(walk.done):  # the others have settled
+                return walk.put(some, self.at(some).steps(walk.at(some), enough, most - taken))
+        return walk
+
+    def _moved(self, walk: Walk, enough: float) -> Walk:
+        step, lost = self.step(walk.theta, walk.eta)
+        weak = walk.weak | (lost & ~walk.done)
+        change = torch.bmm(step[:, None], self.rows)[:, 0]
+        largest = change.abs().amax(1)
+        share = (SAFE / largest).clamp_(max=1.0).masked_fill_(walk.done | weak, 0.0)[:, None]
+        theta, eta = torch.addcmul(walk.theta, step, share), torch.addcmul(walk.eta, change, share)
+        return Walk(theta, eta, walk.done | (~weak & (largest <= enough)), weak)
 
 
 def minimum(problem: Problem) -> tuple[State, Tensor, Tensor, Tensor]:

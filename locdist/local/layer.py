@@ -23,7 +23,7 @@ from locdist.local.neighborhood import Neighborhood
 from locdist.local.summed import is_summable, names, summed, targeted, terms_of
 
 TILE = 256  # queries, and those of a tile are a multiple
-_TILES, _NUMBERS = 8, 1 << 19  # at most so many of them together, and so many numbers of their systems
+_TILES, _NUMBERS = 8, 1 << 20  # at most so many of them together, and so many numbers of their systems
 _NARROW = frozenset({"targets", "codes", "density"})  # gathered for all queries at once; vectors tile by tile
 _UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
 

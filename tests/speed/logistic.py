@@ -4,8 +4,7 @@ time that is told.
 
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import faiss
 import numpy as np
@@ -13,16 +12,33 @@ import numpy.typing as npt
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from locdist.execute.threads import limit_this_thread, process_limited
-from locdist.local.answers import Answers
+from locdist.jobs.asking.spread import spread
 from locdist.local.kernels import weigh
-from locdist.local.layer import TILE, Layer
 from locdist.local.neighborhood import Neighborhood
 from locdist.methods.generalized import local_logistic
+from locdist.search.exact import Exact
 from tests.speed.timing import Time, interleaved
 
 K, D, SUPPORT, RIDGE = 128, 8, 20_000, 0.01
 Numbers = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Found:
+    """An index whose only neighborhoods were found before."""
+
+    index: Exact
+    hood: Neighborhood
+    metric = "l2"
+    apart = False
+
+    def search(self, queries: torch.Tensor, k: int, own: torch.Tensor | None) -> Neighborhood:
+        """All of them."""
+        return self.hood
+
+    def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
+        """The rows of the index."""
+        return self.index.gather(hood, needs)
 
 
 @dataclass(frozen=True)
@@ -44,29 +60,28 @@ class World:
         return World(keys, classes, asked, ids)
 
     @functools.cached_property
+    def distances(self) -> Numbers:
+        """Squares of them [q, k]."""
+        squares: Numbers = ((self.keys[self.ids] - self.queries[:, None]) ** 2).sum(2)
+        return squares
+
+    @functools.cached_property
     def weights(self) -> Numbers:
         """Those of the kernel [q, k]."""
-        away = ((self.keys[self.ids] - self.queries[:, None]) ** 2).sum(2)
-        hood = Neighborhood(torch.from_numpy(away), torch.from_numpy(self.ids))
+        hood = Neighborhood(torch.from_numpy(self.distances), torch.from_numpy(self.ids))
         return weigh(local_logistic(K).layer.kernel, hood).weights.numpy()
 
     def ours(self, workers: int) -> Numbers:
-        """The probability of class 1 [q]: tiles on threads, as a task has them."""
-        starts, layer = range(0, len(self.queries), TILE), local_logistic(K, ridge=RIDGE).layer
-        with (
-            process_limited(1),
-            ThreadPoolExecutor(workers, initializer=limit_this_thread, initargs=(1,)) as pool,
-        ):
-            answers = Answers.concatenate(list(pool.map(lambda at: self._tile(layer, at), starts)))
-        return answers.values[:, 1].numpy()
+        """The probability of class 1 [q]: on threads, as a task has them."""
+        size = -(-len(self.queries) // workers)
+        parts = [slice(start, start + size) for start in range(0, len(self.queries), size)]
+        method = local_logistic(K, ridge=RIDGE)
+        answers = spread(lambda part: method(self._found(part), self.queries[part]).values[:, 1], parts)
+        return torch.cat(answers).numpy()
 
-    def _tile(self, layer: Layer, start: int) -> Answers:
-        ids = torch.from_numpy(self.ids[start : start + TILE])
-        asked = torch.from_numpy(self.queries[start : start + TILE])
-        keys, codes = (torch.from_numpy(values)[ids] for values in (self.keys, self.classes))
-        away = (keys - asked[:, None]).square().sum(2)
-        hood = Neighborhood(away, ids, queries=asked, query_features=asked, targets=codes[:, :, None])
-        return layer.solve(replace(hood, features=keys, classes=2))
+    def _found(self, part: slice) -> Found:
+        index, near = Exact(self.keys, self.classes), torch.from_numpy(self.ids[part])
+        return Found(index, Neighborhood(torch.from_numpy(self.distances[part]), near))
 
     def theirs(self, count: int, tolerance: float = 1e-4) -> Numbers:
         """The same by scikit-learn for the first queries, with its default solver and tolerance."""
