@@ -17,8 +17,9 @@ from typing import Any
 from locdist.errors import LocdistError, MachineError, UsageError
 from locdist.execute import machine
 from locdist.execute.events import Failure
-from locdist.execute.threads import keep_memory, limit_this_thread, variables
+from locdist.execute.threads import limit_this_thread, variables
 from locdist.execute.worker import Finished, attempted, failure_of
+from locdist.local.heap import keep_memory
 from locdist.plan.lock import UNGUARDED, WORKER, leave_if_imported
 from locdist.plan.plan import Attempt, Function, Task
 from locdist.plan.records import Record

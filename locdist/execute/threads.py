@@ -19,9 +19,7 @@ of import):
 What belongs to the process is restored when the run ends; what belongs to a worker thread ends with it.
 """
 
-import ctypes
 import functools
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -29,12 +27,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TypeVar
 
-import numpy as np
-
 from locdist.execute import machine
+from locdist.local.heap import keep_memory
 
-TRIM = "MALLOC_TRIM_THRESHOLD_"
-TRIM_THRESHOLD, MMAP_THRESHOLD = (-1, 64 << 20), (-3, 30 << 20)  # of glibc's malloc.h; of a thread, at most
 DUPLICATE = "KMP_DUPLICATE_LIB_OK"
 with machine.environment({DUPLICATE: None}):
     # threadpoolctl sets it where nobody has: then a second OpenMP runtime may hang, where it would abort and
@@ -76,24 +71,6 @@ def limit_process(threads: int) -> None:
     torch = sys.modules.get("torch")
     if torch and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
-
-
-def keep_memory() -> None:
-    """Have this process keep the memory of freed blocks of a few MB.
-
-    Tiles are that large, and glibc by default returns such blocks to the kernel when they are freed, to have
-    it fill them with zeros for the next tile: ten times the cost of the arithmetic. Freeing one block of just
-    under 32 MiB, never touched, raises the threshold for good; with another allocator it does nothing.
-
-    Where the environment has set a threshold no other moves by itself, and Dask sets 64 KiB for its workers
-    (`distributed.nanny.pre-spawn-environ`), with which local logistic fits take 2.5 times as long. There both
-    are raised by name.
-    """
-    np.empty(30 << 20, np.uint8)
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if TRIM in os.environ else None
-    if mallopt is not None:
-        mallopt(*MMAP_THRESHOLD)
-        mallopt(*TRIM_THRESHOLD)
 
 
 def limit_this_thread(threads: int) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from locdist.errors import UsageError
 from locdist.local.answers import LEVERAGE, NEGLECTED, WANTS, Answers, Status
+from locdist.local.heap import keep_memory
 from locdist.local.kernels import DotProduct, Kernel, weigh
 from locdist.local.models import LocalModel
 from locdist.local.moments import Asked, Batch, sums
@@ -185,6 +186,7 @@ class Layer:
         UsageError
             If shapes or kernel and metric do not fit, or something unknown is wanted.
         """
+        keep_memory()
         features = queries if query_features is None else query_features
         self.check(index.metric)
         if index.apart and query_features is None and "features" in self.needs:

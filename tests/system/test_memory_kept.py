@@ -6,12 +6,12 @@ import sys
 
 import pytest
 
-from locdist.execute.threads import TRIM
+from locdist.local.heap import TRIM
 
 TILES = """
 import resource, sys
 import numpy as np
-from locdist.execute.threads import keep_memory
+from locdist.local.heap import keep_memory
 def tiles():
     return len([np.ones(1 << 18) for _ in range(8)])  # eight of 2 MiB, freed together
 def faults():
