@@ -11,7 +11,7 @@ from locdist.local.neighborhood import smallest
 from locdist.search.boxes import LEAF, MANY, ROWS, Boxes, _split
 from locdist.search.pairs import distances
 
-KINDS = ["normal", "grid", "repeated", "line", "clusters"]
+KINDS = ["normal", "grid", "repeated", "line", "clusters", "tails"]
 
 
 def points(kind: str, rows: int, d: int, seed: int) -> np.ndarray:
@@ -24,12 +24,26 @@ def points(kind: str, rows: int, d: int, seed: int) -> np.ndarray:
         return np.column_stack([np.sort(rng.normal(size=rows)), *np.zeros((d - 1, rows))])
     if kind == "clusters":
         return rng.normal(size=(20, d))[rng.integers(0, 20, rows)] * 100 + rng.normal(size=(rows, d))
+    if kind == "tails":  # groups of queries see very different numbers of rows
+        return rng.standard_cauchy((rows, d))
     return rng.normal(size=(rows, d))
 
 
 def brute(keys: np.ndarray, queries: torch.Tensor, k: int, metric: str) -> tuple[torch.Tensor, torch.Tensor]:
     ids = torch.arange(len(keys)).expand(len(queries), -1)
     return smallest(distances(queries, keys, ids, metric), ids, k)
+
+
+@pytest.mark.parametrize("k", [9, 300])
+@pytest.mark.parametrize("size", [8, 128])
+def test_groups_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch, size: int, k: int):
+    keys = points("tails", 1500, 2, 3)
+    asked = torch.from_numpy(keys[:400])
+    near, ids = brute(keys, asked, k, "l2")
+    monkeypatch.setattr(Boxes, "_size", lambda self, queries, k: size)
+    found = Boxes.of(keys).search(asked, k, "l2")
+    assert found.ids.equal(ids)
+    assert found.distances.equal(near)
 
 
 @settings(max_examples=40, deadline=None)

@@ -136,7 +136,11 @@ def test_gradients_are_those_of_differences(name: str) -> None:
     assert torch.autograd.gradcheck(loss, (metric, *values), atol=1e-5)
 
 
-def test_the_nearest_under_a_map_are_exact_and_a_row_is_known_by_its_number() -> None:
+@pytest.mark.parametrize("compared", [1, 1 << 20])
+def test_the_nearest_under_a_map_are_exact_and_a_row_is_known_by_its_number(
+    monkeypatch: pytest.MonkeyPatch, compared: int
+) -> None:
+    monkeypatch.setattr("locdist.local.learn._COMPARED", compared)  # row by row, or all together
     keys = torch.cat([KEYS, KEYS])  # every row twice: the other one counts
     linear = normal(4, 3)
     rows = torch.tensor([3, 41, 70])
