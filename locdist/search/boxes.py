@@ -24,7 +24,7 @@ from locdist.search.lowest import lowest, taken
 
 WIDE = 3  # columns up to which boxes are small beside the space
 ROWS = 2048  # from so many rows on there is something to leave out
-LEAF = 32  # rows of a box
+LEAF, LEAVES = 32, 4  # rows of a box: at most, or where that is more, their root over the latter
 BALL = {1: 2.0, 2: np.pi, 3: np.pi * 4 / 3}  # volume of a ball of radius 1
 SIZES = np.array([8, 16, 32, 64, 128])  # queries of a group
 BOX, POST = 5, 75  # rows that could be compared instead of a box with a group, or a neighbor with its posts
@@ -61,7 +61,7 @@ class Boxes:
     @staticmethod
     def of(keys: Floats) -> "Boxes":
         """The boxes of keys [n, d]."""
-        members = _split(keys, LEAF)
+        members = _split(keys, max(LEAF, int(len(keys) ** 0.5) // LEAVES))  # each group looks at each box
         corners = keys[members % len(keys)]
         placed = np.concatenate([keys.T, np.full((keys.shape[1], 1), np.inf)], 1)
         low, high = (np.ascontiguousarray(side.T) for side in (corners.min(1), corners.max(1)))
