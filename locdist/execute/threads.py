@@ -80,7 +80,7 @@ def limit_this_thread(threads: int) -> None:
 
 @functools.lru_cache(1)
 def _libraries(modules: int) -> ThreadpoolController:
-    # found in more than a millisecond, once for so many loaded modules: libraries come with them
+    # found in more than a millisecond, so once for so many modules: libraries mostly come with them
     return ThreadpoolController()
 
 

@@ -5,7 +5,8 @@ are not: with A = X'WX + ridge I, as `solve` has it,
 
     slopes = A^-1 X'Wy      CC' = A^-1 (X'W^2X) A^-1      sum_j w_j x_j'C_j = tr(A^-1 X'W^2X)
 
-which squares of small matrices give, where A is far enough from singular. The others are solved with C.
+which squares of small matrices give, where A is far enough from singular and enough freedom is left that its
+difference has its digits. The others are solved with C.
 """
 
 from dataclasses import dataclass, fields
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 
 from locdist.local.solve import CLOSE, Design, factored, solve
+
+TIGHT = 1e-3  # degrees of freedom, of at most 1, whose difference has lost three digits
 
 
 @dataclass(frozen=True)
@@ -29,15 +32,15 @@ class Estimates:
     slopes : Tensor [q, m, p]
     norms : Tensor [q, m]
         The diagonal of CC'.
-    spent : Tensor [q]
-        sum_j w_j x_j'C_j: degrees of freedom of the slopes.
+    freedom : Tensor [q]
+        What the fit leaves of it, as `LinearSmoother` says.
     """
 
     smoother: Tensor
     deficient: Tensor
     slopes: Tensor
     norms: Tensor
-    spent: Tensor
+    freedom: Tensor
 
     def put(self, index: Tensor, part: "Estimates") -> "Estimates":
         """These with those of some queries in their place."""
@@ -69,20 +72,23 @@ def _squared(system: Design, targets: Tensor, ridge: float) -> tuple[Estimates, 
     )
     smoother = torch.baddbmm(system.weights[:, None], slope.mT, weighted, alpha=-1)[:, 0]
     norms = torch.cholesky_solve(half.mT, factor).diagonal(dim1=1, dim2=2)
-    spent = half.diagonal(dim1=1, dim2=2).sum(1)
+    spent = half.diagonal(dim1=1, dim2=2).sum(1) + ridge * norms.sum(1)
+    freedom = (system.weights * (1 - system.weights)).sum(1) - spent
     deficient = torch.zeros_like(pivot, dtype=torch.bool)
-    return Estimates(smoother, deficient, slopes, norms, spent), (pivot > CLOSE) & varying.all(1)
+    sound = (pivot > CLOSE) & varying.all(1) & (freedom > TIGHT)
+    return Estimates(smoother, deficient, slopes, norms, freedom), sound
 
 
 def _operated(system: Design, targets: Tensor, ridge: float) -> Estimates:
     solution = solve(system, ridge, True)
     assert solution.operator is not None
-    norms, spent = sums(system, solution.operator)
-    slopes = torch.bmm(solution.operator, targets)
-    return Estimates(solution.smoother, solution.deficient, slopes, norms, spent)
+    norms, slopes = solution.operator.square().sum(2), torch.bmm(solution.operator, targets)
+    freedom = freedom_of(system, solution.operator, ridge)
+    return Estimates(solution.smoother, solution.deficient, slopes, norms, freedom)
 
 
-def sums(system: Design, operator: Tensor) -> tuple[Tensor, Tensor]:
-    """`norms` and `spent` of an operator [q, m, k]."""
+def freedom_of(system: Design, operator: Tensor, ridge: float) -> Tensor:
+    """Degrees of freedom [q] that a least-squares fit leaves, as `LinearSmoother` says."""
     leverage = (system.rows * operator.mT).sum(2)
-    return operator.square().sum(2), (system.weights * leverage).sum(1)
+    spent = ridge * operator.square().sum(2).sum(1)
+    return (system.weights * (1 - system.weights - leverage)).sum(1) - spent

@@ -13,14 +13,13 @@ import torch
 from torch import Tensor
 
 from locdist.local.answers import Answers, Status
-from locdist.local.estimates import sums
+from locdist.local.estimates import freedom_of
 from locdist.local.families import Bernoulli, Family
 from locdist.local.irls import LEAST, Problem, minimum
 from locdist.local.models import (
     LocalModel,
     answered,
     flagged,
-    freedom_of,
     known_targets,
     penalty,
     standard_error,
@@ -97,7 +96,7 @@ def _operator(problem: Problem, eta: Tensor) -> tuple[Tensor, Tensor]:
         return operator, variances
     misses = (problem.targets - problem.family.mean(eta)) / problem.family.gain(eta)
     variance = (system.weights * misses.masked_fill(problem.weights == 0, 0.0).square()).sum(1)
-    freedom = freedom_of(system.weights, *sums(system, solution.operator), problem.ridge)
+    freedom = freedom_of(system, solution.operator, problem.ridge)
     dispersion = standard_error(variance, freedom, torch.ones_like(freedom)).square()
     return operator, variances * dispersion[:, None]
 

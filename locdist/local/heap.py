@@ -11,7 +11,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = (-1, 64 << 20), (-3, _BLOCK)  # of glibc's ma
 
 
 @functools.cache
-def keep_memory() -> None:
+def keep_memory(by_name: bool = True) -> None:
     """Have this process keep the memory of freed blocks of a few MB, from the first call on.
 
     Tiles are that large, and glibc by default returns such blocks to the kernel when they are freed, to have
@@ -19,15 +19,15 @@ def keep_memory() -> None:
     under 32 MiB, never touched, raises the threshold for good; with another allocator it does nothing.
 
     Where the environment has set a threshold no other moves by itself, and Dask sets 64 KiB for its workers
-    (`distributed.nanny.pre-spawn-environ`), with which local logistic fits take 2.5 times as long. There both
-    are raised by name.
+    (`distributed.nanny.pre-spawn-environ`), with which local logistic fits take 2.5 times as long. There jobs
+    raise both by name.
     """
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)
     library.malloc.restype = ctypes.c_void_p
     library.free(ctypes.c_void_p(library.malloc(ctypes.c_size_t(_BLOCK))))
-    mallopt = getattr(library, "mallopt", None) if TRIM in os.environ else None
+    mallopt = getattr(library, "mallopt", None) if by_name and TRIM in os.environ else None
     if mallopt is not None:
         mallopt(*_MMAP_THRESHOLD)
         mallopt(*_TRIM_THRESHOLD)

@@ -1,7 +1,8 @@
 """The one operation: retrieve neighbors, weigh them, solve a local model for every query.
 
-The layer searches once and then works in tiles, each a multiple of a fixed number of queries, which fit the
-cache and fix the bits: an answer does not depend on how many queries came with it.
+The layer searches once and then works in tiles, each a multiple of a fixed number of queries, that fit the
+cache. An answer depends on the queries that came with it by rounding at most: small matrices are multiplied
+differently in different places.
 """
 
 import math
@@ -57,6 +58,11 @@ class Index(Protocol):
         classes; for "density" `support` is filled in. Missing neighbors (id -1) may be filled with anything.
         The layer has filled in `queries` and `query_features`.
         """
+
+
+def together(numbers: int) -> int:
+    """How many queries a tile has of which each needs so many numbers."""
+    return TILE * min(max(_NUMBERS // (TILE * numbers), 1), _TILES)
 
 
 @runtime_checkable
@@ -186,7 +192,7 @@ class Layer:
         UsageError
             If shapes or kernel and metric do not fit, or something unknown is wanted.
         """
-        keep_memory()
+        keep_memory(by_name=False)
         features = queries if query_features is None else query_features
         self.check(index.metric)
         if index.apart and query_features is None and "features" in self.needs:
@@ -214,23 +220,28 @@ class Layer:
         hood = hood if offsets is None else replace(hood, query_offsets=_placed(offsets, order))
         hood = hood if left is None or hood.own is None else replace(hood, alone=hood.own >= 0)
         hood = index.gather(hood, self.needs & _NARROW)
-        tiles = _tiles(hood, self._together(features.shape[1]))
+        tiles = _tiles(hood, self._together(hood))
         parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in tiles]
         answers = Answers.concatenate(parts)
         answers = answers if order is None else answers.reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
 
-    def _together(self, m: int) -> int:
+    def _together(self, hood: Neighborhood) -> int:
         """Queries of a tile: many, where there is little to do for each, since operations of a few
         microseconds keep threads waiting for each other.
         """
-        numbers = self.neighbors * (1 + self.model.columns(self.neighbors, m))
-        return TILE * min(max(_NUMBERS // (TILE * numbers), 1), _TILES)
+        assert hood.queries is not None
+        assert hood.query_features is not None
+        columns = self.model.columns(self.neighbors, hood.query_features.shape[1])
+        columns += hood.queries.shape[1] if "keys" in self.needs else 0
+        columns += 1 if hood.targets is None else hood.targets.shape[2]
+        return together(max(self.neighbors * columns, (hood.classes * columns) ** 2))
 
     def _everywhere(self, index: Index, asked: Asked, want: frozenset[str], device: str) -> Answers:
         if want & {"neighbors", LEVERAGE}:
             given = "k=None, where every row is one"
-            raise UsageError("k neighbors to list", given, "Leave out `neighbors` (--explain), or choose k.")
+            remedy = "Leave out `neighbors` (--explain) and `leverage`, or choose k."
+            raise UsageError("k neighbors to list", given, remedy)
         batches = (targeted(self.model, batch.to(device)) for batch in index.batches(self.needs))
         terms = terms_of(self.model)
         errors = bool(want) or terms is None  # of a constant they cost nothing, and a variance needs them
@@ -263,7 +274,8 @@ def _placed(values: Tensor, order: Tensor | None) -> Tensor:
 def _counted(answers: Answers, tile: Neighborhood, index: Index, want: frozenset[str]) -> Answers:
     """The answers with leverages, and with neighbors only where these are wanted too."""
     assert tile.own is not None
-    assert answers.smoother is not None
+    if answers.smoother is None:
+        raise UsageError("a model that lists its smoother, for leverages", "none", "Leave `leverage` out.")
     rows = index.sources(tile.ids) if isinstance(index, Numbered) else tile.ids
     answers = replace(answers, leverage=answers.smoother.masked_fill(rows != tile.own[:, None], 0.0).sum(1))
     return answers if "neighbors" in want else answers.unlisted()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from locdist.errors import UsageError
-from locdist.local.answers import Answers, Status
+from locdist.local.answers import LEVERAGE, Answers, Status
 from locdist.local.layer import Index, Layer
 
 
@@ -108,6 +108,8 @@ class QueryLoop:
                 "features apart from it",
                 "Index without `features`: points move in the space of the key.",
             )
+        if LEVERAGE in want:
+            raise UsageError("what is told of queries that move", LEVERAGE, "They are no rows: leave it out.")
         there = torch.arange(len(queries), device=queries.device)
         parts, places = list[Answers](), list[Tensor]()
         for step in range(1, self.most + 1):

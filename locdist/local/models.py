@@ -96,14 +96,13 @@ def each_target(name: str, targets: Sequence[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Fit:
-    """A linear smoother at each query, or with targets its estimates, their design and the ridge.
+    """A linear smoother at each query, or with targets its estimates and their design.
 
     Only the first `reported` slopes are by feature; None is all.
     """
 
     solution: Solution | Estimates
     design: Design | None = None
-    ridge: float = 0.0
     reported: int | None = None
 
 
@@ -154,9 +153,9 @@ class Constant(LinearSmoother):
         if targets is None:
             return Fit(Solution(weights, deficient))
         count, k, p = targets.shape  # no features: every sum over them is zero
-        nothing, spent = weights.new_empty(count, 0, p), weights.new_zeros(count)
+        nothing, freedom = weights.new_empty(count, 0, p), (weights * (1 - weights)).sum(1)
         system = Design(weights, weights.new_empty(count, k, 0), nothing[:, :, 0])
-        return Fit(Estimates(weights, deficient, nothing, nothing[:, :, 0], spent), system)
+        return Fit(Estimates(weights, deficient, nothing, nothing[:, :, 0], freedom), system)
 
 
 @dataclass(frozen=True)
@@ -188,7 +187,7 @@ class Linear(LinearSmoother):
         if targets is None:
             return Fit(smooth(hood.features, hood.query_features, weights, self.ridge))
         system = design(hood.features, hood.query_features, weights)
-        return Fit(estimates(system, targets, self.ridge), system, self.ridge)
+        return Fit(estimates(system, targets, self.ridge), system)
 
 
 @dataclass(frozen=True)
@@ -236,7 +235,7 @@ class Polynomial(LinearSmoother):
         if targets is None:
             return Fit(smooth(terms, here, weights, self.ridge))
         system = design(terms, here, weights)
-        return Fit(estimates(system, targets, self.ridge), system, self.ridge, near.shape[2])
+        return Fit(estimates(system, targets, self.ridge), system, near.shape[2])
 
     def columns(self, k: int, m: int) -> int:
         return math.comb(m + self.degree, m) - 1 if self.cross else m * self.degree
@@ -307,19 +306,11 @@ def explained(answers: Answers, fit: Fit, targets: Tensor, want: frozenset[str])
     mean = torch.bmm(system.weights[:, None], targets)
     residual = targets - mean - torch.bmm(system.rows, told.slopes)
     variance = torch.bmm(system.weights[:, None], residual.square())[:, 0]
-    freedom = freedom_of(system.weights, told.norms, told.spent, fit.ridge)
     squares = torch.cat([told.smoother.square().sum(1, keepdim=True), told.norms], 1)
-    errors = standard_error(variance[:, None], freedom[:, None, None], squares[:, :, None])
+    errors = standard_error(variance[:, None], told.freedom[:, None, None], squares[:, :, None])
     coefficients = torch.cat([answers.values[:, None], told.slopes], 1)
     reported = None if fit.reported is None else 1 + fit.reported
     return with_errors(answers, coefficients[:, :reported], errors[:, :reported], want)
-
-
-def freedom_of(weights: Tensor, norms: Tensor, spent: Tensor, ridge: float) -> Tensor:
-    """Degrees of freedom [q] that a least-squares fit leaves, as `LinearSmoother` says, from sums of its
-    operator.
-    """
-    return (weights * (1 - weights)).sum(1) - spent - ridge * norms.sum(1)
 
 
 def standard_error(variance: Tensor, freedom: Tensor, squares: Tensor) -> Tensor:

@@ -128,7 +128,7 @@ class Barycenter(LinearSmoother):
         if targets is None:
             return Fit(smooth(near, here, weights, self.reg))
         system = design(near, here, weights)
-        return Fit(estimates(system, targets, self.reg), system, self.reg, 0)
+        return Fit(estimates(system, targets, self.reg), system, 0)
 
 
 @dataclass(frozen=True)

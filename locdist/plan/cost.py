@@ -9,7 +9,7 @@ to a factor of about three (`make bench` compares them with jobs), memory is mea
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
-TILE = 256
+TILE, _TILES, _NUMBERS = 256, 8, 1 << 20  # of `local.layer`, which takes torch to import
 NEIGHBOR = 32  # bytes of one neighbor in an output: id, distance, weight, contribution
 PAIR = 112  # bytes of one neighbor while it is searched: distance and id, found, re-ranked, merged and sorted
 
@@ -149,6 +149,11 @@ class Estimate:
     written: int = 0
 
 
+def _tiled(solve: Solve) -> int:
+    numbers = solve.k * (solve.d + solve.m + solve.p)
+    return TILE * min(max(_NUMBERS // (TILE * numbers), 1), _TILES) * numbers
+
+
 def predict_cost(
     queries: int,
     block: int,
@@ -160,11 +165,12 @@ def predict_cost(
     """A task that answers `queries` queries, `block` at a time, with `row_bytes` of kept columns for each.
 
     memory = base + resident + block (8 d + 2 row_bytes + 112 k + 2 answer) + tile
-    where 112 are a neighbor, found and ranked, and tile = 8 x 256 k (d + m + p), or what `_summed` says
+    where 112 are a neighbor, found and ranked, and tile = 8 t k (d + m + p) with t queries, or what `_summed`
+    says
     """
     block = min(block, queries)
     each = 8 * solve.d + 2 * row_bytes + PAIR * solve.k + 2 * solve.answer
-    tile = 8 * (TILE * solve.k * (solve.d + solve.m + solve.p) if solve.k else _summed(block, solve))
+    tile = 8 * (_tiled(solve) if solve.k else _summed(block, solve))
     formula = (
         f"base {constants.base:,} + index {search.resident:,} + block {block:,} x "
         f"(8 d={solve.d} + 2 x {row_bytes} input bytes + {PAIR} x k={solve.k} "

@@ -27,7 +27,7 @@ ROWS = 2048  # from so many rows on there is something to leave out
 LEAF, LEAVES = 32, 4  # rows of a box: at most, or where that is more, their root over the latter
 BALL = {1: 2.0, 2: np.pi, 3: np.pi * 4 / 3}  # volume of a ball of radius 1
 SIZES = np.array([8, 16, 32, 64, 128])  # queries of a group
-BOX, POST = 5, 75  # rows that could be compared instead of a box with a group, or a neighbor with its posts
+BOX, POST = 5, 75  # rows that a query is compared with in the time of a group for a box, and for a neighbor
 AMPLE = 3  # times k rows are looked at for the bound: with k alone it is far too large
 ROUNDING = 1e-12  # relative, more than what sums of three squares and their roots lose
 TINY = 1e-300  # more than what squares lose that are no longer normal numbers
@@ -105,11 +105,10 @@ class Boxes:
         candidates, counts = self._candidates(queries, k)
         order = np.argsort(counts)  # groups that see about as many rows are filled up with few others
         begins = counts.cumsum() - counts
-        last = 0
-        while last < len(order):
-            most = _COMPARED // (size * counts[order[last]])
-            part = order[last : last + max(1, most)]
-            last += len(part)
+        while len(order):
+            held = size * counts[order] * np.arange(1, 1 + len(order))  # by a part that ends here
+            most = max(1, int(np.count_nonzero(held <= _COMPARED)))
+            part, order = order[:most], order[most:]
             places = _filled(begins[part], counts[part])
             rows = np.sort(candidates[places], axis=1)
             squares = _squares(queries[:, part, :, None], self.keys[:, rows][:, :, None])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import locdist as ld
 from locdist.local.neighborhood import smallest
+from locdist.search import boxes
 from locdist.search.boxes import LEAF, MANY, ROWS, Boxes, _split
 from locdist.search.pairs import distances
 
@@ -44,6 +45,24 @@ def test_groups_of_any_size_find_the_same(monkeypatch: pytest.MonkeyPatch, size:
     found = Boxes.of(keys).search(asked, k, "l2")
     assert found.ids.equal(ids)
     assert found.distances.equal(near)
+
+
+def test_a_group_that_sees_a_clump_is_compared_by_itself(monkeypatch: pytest.MonkeyPatch):
+    clump, apart = points("normal", 9000, 2, 0) / 1e3, 40 * points("normal", 100, 2, 1)
+    keys, asked = np.concatenate([clump, apart]), torch.from_numpy(40 * points("normal", 500, 2, 2))
+    near, ids = brute(keys, asked, 3, "l2")
+    held: list[int] = []
+
+    def counted(squares: np.ndarray, k: int, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        held.append(squares.size)
+        return nearest(squares, k, metric)
+
+    nearest = boxes._nearest
+    monkeypatch.setattr(boxes, "_nearest", counted)
+    found = Boxes.of(keys).search(asked, 3, "l2")
+    assert found.ids.equal(ids)
+    assert found.distances.equal(near)
+    assert max(held) <= max(boxes._COMPARED, boxes.SIZES.max() * len(keys))
 
 
 @settings(max_examples=40, deadline=None)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from locdist.local.estimates import Estimates, estimates, sums
+from locdist.local.estimates import Estimates, estimates, freedom_of
 from locdist.local.solve import Design, design, solve
 
 Q, K = 40, 30
@@ -24,6 +24,8 @@ def system(m: int, spoil: str = "") -> Design:
         features[::3, :, 1] = 7.0
     if spoil == "absent":
         weights[:, 5:] = 0
+    if spoil == "tight":  # four neighbors decide, and next to no freedom is left
+        weights[:, 4:] *= 1e-8
     if spoil == "scales":
         features *= torch.tensor([1e-120, 1e120, 1.0], dtype=torch.float64)[:m]
     return design(features, normal(Q, m, seed=3) * features[:, 0], weights / weights.sum(1, keepdim=True))
@@ -32,18 +34,18 @@ def system(m: int, spoil: str = "") -> Design:
 def told(parts: Design, targets: Tensor, ridge: float) -> Estimates:
     solution = solve(parts, ridge, True)
     assert solution.operator is not None
-    norms, spent = sums(parts, solution.operator)
-    slopes = torch.bmm(solution.operator, targets)
-    return Estimates(solution.smoother, solution.deficient, slopes, norms, spent)
+    norms, slopes = solution.operator.square().sum(2), torch.bmm(solution.operator, targets)
+    freedom = freedom_of(parts, solution.operator, ridge)
+    return Estimates(solution.smoother, solution.deficient, slopes, norms, freedom)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
-@pytest.mark.parametrize("spoil", ["", "near", "same", "constant", "absent", "scales"])
+@pytest.mark.parametrize("spoil", ["", "near", "same", "constant", "absent", "tight", "scales"])
 def test_estimates_are_those_of_the_operator(spoil: str, ridge: float) -> None:
     parts, targets = system(3, spoil), normal(Q, K, 2, seed=4)
     found, expected = estimates(parts, targets, ridge), told(parts, targets, ridge)
     assert found.deficient.equal(expected.deficient)
-    for name in ("smoother", "slopes", "norms", "spent"):
+    for name in ("smoother", "slopes", "norms", "freedom"):
         one, other = getattr(found, name), getattr(expected, name)
         size = other.abs().amax(tuple(range(1, other.ndim)), keepdim=True)
         one, other = (part / size.clamp(min=1e-300) for part in (one, other))

@@ -64,3 +64,5 @@ def test_what_cannot_be_told_is_refused():
     everywhere = ld.local_mean(k=None, kernel="gaussian", bandwidth=1.0)
     with pytest.raises(UsageError, match="k neighbors"):
         everywhere(ld.Exact(PLACES, TARGETS), PLACES, own=OWN, want={"leverage"})
+    with pytest.raises(UsageError, match="queries that move"):
+        ld.mean_shift(k=9, bandwidth=1.0)(ld.Exact(PLACES), PLACES, own=OWN, want={"leverage"})

@@ -6,6 +6,8 @@ import pytest
 
 from locdist.data.store import Store
 from locdist.errors import UsageError
+from locdist.local.layer import together
+from locdist.plan import cost
 from locdist.plan.cost import Search, Solve, assign_cost, pack_cost, predict_cost
 from locdist.plan.plan import Attempt, Resources, Stage, Task, remaining, stale
 from locdist.plan.records import Record
@@ -103,6 +105,12 @@ MORE += [{"search": Search(1000, resident=1000)}]
 def test_whoever_asks_for_more_is_predicted_more_memory(change):
     least = {"queries": 1000, "block": 1000, "search": Search(1000), "solve": Solve(k=32, d=8)}
     assert predict_cost(**{**least, **change}).memory > predict_cost(**least).memory
+
+
+@pytest.mark.parametrize("k, m", [(1, 0), (32, 0), (32, 2), (121, 4), (256, 8), (5000, 100)])
+def test_a_tile_is_as_large_as_the_layer_makes_it(k, m):
+    numbers = k * (1 + m)
+    assert cost._tiled(Solve(k, 0, m)) == together(numbers) * numbers
 
 
 def test_memory_depends_on_the_block_and_not_on_the_task():
