@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from locdist.local.estimates import Estimates, estimates, freedom_of
-from locdist.local.solve import Design, design, solve
+from locdist.local.estimates import _operated, estimates
+from locdist.local.solve import Design, design
 
 Q, K = 40, 30
 
@@ -31,19 +31,11 @@ def system(m: int, spoil: str = "") -> Design:
     return design(features, normal(Q, m, seed=3) * features[:, 0], weights / weights.sum(1, keepdim=True))
 
 
-def told(parts: Design, targets: Tensor, ridge: float) -> Estimates:
-    solution = solve(parts, ridge, True)
-    assert solution.operator is not None
-    norms, slopes = solution.operator.square().sum(2), torch.bmm(solution.operator, targets)
-    freedom = freedom_of(parts, solution.operator, ridge)
-    return Estimates(solution.smoother, solution.deficient, slopes, norms, freedom)
-
-
 @pytest.mark.parametrize("ridge", [0.0, 0.1])
 @pytest.mark.parametrize("spoil", ["", "near", "same", "constant", "absent", "tight", "scales"])
 def test_estimates_are_those_of_the_operator(spoil: str, ridge: float) -> None:
     parts, targets = system(3, spoil), normal(Q, K, 2, seed=4)
-    found, expected = estimates(parts, targets, ridge), told(parts, targets, ridge)
+    found, expected = estimates(parts, targets, ridge), _operated(parts, targets, ridge)
     assert found.deficient.equal(expected.deficient)
     for name in ("smoother", "slopes", "norms", "freedom"):
         one, other = getattr(found, name), getattr(expected, name)
@@ -55,6 +47,6 @@ def test_estimates_are_those_of_the_operator(spoil: str, ridge: float) -> None:
 def test_more_columns_than_neighbors_are_left_to_the_operator() -> None:
     features, weights = normal(Q, 4, 6), torch.full((Q, 4), 0.25, dtype=torch.float64)
     parts, targets = design(features, normal(Q, 6, seed=5), weights), normal(Q, 4, 1, seed=6)
-    found, expected = estimates(parts, targets, 0.3), told(parts, targets, 0.3)
+    found, expected = estimates(parts, targets, 0.3), _operated(parts, targets, 0.3)
     assert found.slopes.equal(expected.slopes)
     assert found.norms.equal(expected.norms)
