@@ -26,7 +26,7 @@ from numpy.typing import ArrayLike, NDArray
 from locdist.errors import DataError, UsageError
 from locdist.execute.threads import alone
 from locdist.local.answers import Answers
-from locdist.local.layer import TILE
+from locdist.local.tiles import TILE
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.search.exact import Exact

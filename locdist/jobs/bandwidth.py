@@ -21,12 +21,13 @@ from locdist.jobs.sample import Bench, Sample, drawn, rows_of
 from locdist.jobs.telling.selection import Trial
 from locdist.local.bandwidths import NEAREST, Nearest
 from locdist.local.kernels import Gaussian, kernel
-from locdist.local.layer import TILE, Layer
+from locdist.local.layer import Layer
 from locdist.local.models import Linear
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.screen import Everyone
 from locdist.local.select import Asked, Judged, golden, judge, score, squares
 from locdist.local.shapes import Laplace
+from locdist.local.tiles import TILE
 from locdist.methods.method import Method
 from locdist.methods.named import method as named
 from locdist.search.exact import Exact

@@ -17,9 +17,9 @@ from locdist.jobs.sample import Sample
 from locdist.jobs.select import opened
 from locdist.jobs.telling.text import aligned
 from locdist.local.kernels import Kernel, Mixture, bandwidth_spec, kernel, kernel_spec, weigh
-from locdist.local.layer import TILE
 from locdist.local.models import known_targets, weighted_sums
 from locdist.local.simplex import minimum
+from locdist.local.tiles import TILE
 from locdist.methods.method import Method
 from locdist.methods.named import local_mean
 from locdist.search.exact import Exact

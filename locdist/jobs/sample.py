@@ -11,10 +11,11 @@ from locdist.errors import UsageError
 from locdist.jobs.asking.spread import spread
 from locdist.jobs.request import is_whole
 from locdist.jobs.telling.selection import Trial
-from locdist.local.layer import TILE, Layer
+from locdist.local.layer import Layer
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.select import Asked, Judged, left_out, likelihoods, score
 from locdist.local.sweep import judge_all
+from locdist.local.tiles import TILE
 from locdist.methods.method import Method
 from locdist.search.exact import Exact
 from locdist.search.generation import Generation

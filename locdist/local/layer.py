@@ -23,9 +23,8 @@ from locdist.local.moments import Asked, Batch, sums
 from locdist.local.neglected import neglected, sample_of
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.summed import is_summable, names, summed, targeted, terms_of
+from locdist.local.tiles import tiles, together
 
-TILE = 256  # queries, and those of a tile are a multiple
-_TILES, _NUMBERS = 8, 1 << 20  # at most so many of them together, and so many numbers of their systems
 _NARROW = frozenset({"targets", "codes", "density"})  # gathered for all queries at once; vectors tile by tile
 _UNDERFLOW = math.log(torch.finfo(torch.float64).tiny)
 
@@ -58,11 +57,6 @@ class Index(Protocol):
         classes; for "density" `support` is filled in. Missing neighbors (id -1) may be filled with anything.
         The layer has filled in `queries` and `query_features`.
         """
-
-
-def together(numbers: int) -> int:
-    """How many queries a tile has of which each needs so many numbers."""
-    return TILE * min(max(_NUMBERS // (TILE * numbers), 1), _TILES)
 
 
 @runtime_checkable
@@ -220,8 +214,8 @@ class Layer:
         hood = hood if offsets is None else replace(hood, query_offsets=_placed(offsets, order))
         hood = hood if left is None or hood.own is None else replace(hood, alone=hood.own >= 0)
         hood = index.gather(hood, self.needs & _NARROW)
-        tiles = _tiles(hood, self._together(hood))
-        parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in tiles]
+        parted = tiles(hood, self._together(hood))
+        parts = [self._tile(index, tile, want, device).rows(slice(count)) for tile, count in parted]
         answers = Answers.concatenate(parts)
         answers = answers if order is None else answers.reorder(order)
         return answers.refuse(refused, Status.BAD_QUERY) if refused.any() else answers
@@ -314,16 +308,6 @@ def _refused(queries: Tensor, query_features: Tensor | None, bad: Tensor | None)
         if not values.sum().isfinite():  # one pass tells that all are; a sum may overflow where none is not
             refused = refused | ~values.isfinite().all(1)
     return refused
-
-
-def _tiles(hood: Neighborhood, most: int) -> Iterator[tuple[Neighborhood, int]]:
-    # The last tile repeats its last row up to a multiple of TILE: vector instructions treat the tail of an
-    # array differently.
-    total = len(hood.ids)
-    for start in range(0, total, most):
-        count = min(most, total - start)
-        rows = torch.arange(start, start + -(-count // TILE) * TILE, device=hood.ids.device)
-        yield hood.rows(slice(start, start + most) if count == most else rows.clamp_(max=total - 1)), count
 
 
 def _check(

@@ -9,9 +9,10 @@ from torch import Tensor
 from locdist.errors import UsageError
 from locdist.local.graph import Edges
 from locdist.local.kernels import DotProduct, Kernel, log_weights, weigh
-from locdist.local.layer import TILE, Index
+from locdist.local.layer import Index
 from locdist.local.models import LinearSmoother
 from locdist.local.neighborhood import Neighborhood
+from locdist.local.tiles import TILE
 
 FIRST, WIDEN = 32, 4  # neighbors that are looked for within a radius, and by how many times more
 PAIRS = 4 << 20  # neighbors held at once

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from locdist.local.kernels import Kernel, log_weights
-from locdist.local.layer import TILE
 from locdist.local.metrics import distances
 from locdist.local.neighborhood import Neighborhood
 from locdist.local.solve import WEAK, factored
+from locdist.local.tiles import TILE
 
 _NOTHING = 1e-24  # of its mean square: a term that is smaller around a site is 0 there
 

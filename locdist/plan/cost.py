@@ -9,7 +9,7 @@ to a factor of about three (`make bench` compares them with jobs), memory is mea
 from collections.abc import Set
 from dataclasses import dataclass, replace
 
-TILE, _TILES, _NUMBERS = 256, 8, 1 << 20  # of `local.layer`, which takes torch to import
+TILE, _TILES, _NUMBERS = 256, 8, 1 << 20  # of `local.tiles`, which takes torch to import
 NEIGHBOR = 32  # bytes of one neighbor in an output: id, distance, weight, contribution
 PAIR = 112  # bytes of one neighbor while it is searched: distance and id, found, re-ranked, merged and sorted
 

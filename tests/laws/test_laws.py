@@ -18,7 +18,7 @@ from locdist.local.families import Gamma, Poisson
 from locdist.local.glm import GeneralizedLinear, Logistic
 from locdist.local.gp import GaussianProcess, KernelRidge, Prior
 from locdist.local.kernels import KERNELS, Kernel, bandwidth_spec, kernel, kernel_spec, weigh
-from locdist.local.layer import TILE, Layer
+from locdist.local.layer import Layer
 from locdist.local.levels import Again, Resampled
 from locdist.local.likeness import Likeness
 from locdist.local.localized import Localized
@@ -28,6 +28,7 @@ from locdist.local.parametric import Huber
 from locdist.local.quantile import Quantile, Variance, Vote
 from locdist.local.shrinkage import Shrinkage
 from locdist.local.tangent import Barycenter, OfFeatures, Tangent
+from locdist.local.tiles import TILE
 from tests.laws.brute import Brute, column
 
 BANDWIDTHS: dict[str, list[object]] = {name: [3.0, "nearest"] for name in KERNELS} | {"dot-product": [2.0]}

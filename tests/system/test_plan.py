@@ -6,7 +6,7 @@ import pytest
 
 from locdist.data.store import Store
 from locdist.errors import UsageError
-from locdist.local.layer import together
+from locdist.local.tiles import together
 from locdist.plan import cost
 from locdist.plan.cost import Search, Solve, assign_cost, pack_cost, predict_cost
 from locdist.plan.plan import Attempt, Resources, Stage, Task, remaining, stale

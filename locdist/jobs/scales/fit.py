@@ -24,8 +24,8 @@ from locdist.jobs.scales.fitted import Fitted, Standardized, explained
 from locdist.jobs.spreading.whole import batch_of, tensor
 from locdist.jobs.telling.kept import REPORT
 from locdist.jobs.telling.scales import Scales
-from locdist.local.layer import TILE
 from locdist.local.multiscale import State
+from locdist.local.tiles import TILE
 from locdist.methods.multiscale import BackfitMethod
 from locdist.plan.cost import MEASURED, Estimate
 from locdist.plan.manifest import Manifest, claimed
